@@ -9,6 +9,7 @@
 
 #define PROBE      20
 #define PROBE_OVER 4
+#define DEAR       1.5f
 
 #define ENOUGH 256.0f /* misses of either before anything is said */
 #define FADE   0.9f   /* of what is known, a decision */
@@ -73,6 +74,8 @@ static void decide(struct qm_bound *b, struct qm_cache *cache)
 {
     struct qm_cache_reads reads;
     uint64_t ended;
+    float extra;
+    bool over;
 
     qm_cache_get_reads(cache, &reads);
     /* What is read ahead of readers that have not come yet says nothing. */
@@ -88,7 +91,11 @@ static void decide(struct qm_bound *b, struct qm_cache *cache)
         return;
     atomic_store_explicit(&b->useless, b->less > PAYS * b->weight,
                           memory_order_relaxed);
-    atomic_store_explicit(&b->over, b->more > SPARE * b->weight, memory_order_relaxed);
+    extra = b->more - b->weight;
+    over = b->more > SPARE * b->weight;
+    atomic_store_explicit(&b->over, over, memory_order_relaxed);
+    atomic_store_explicit(&b->dear, over && extra > DEAR * (b->weight - b->less),
+                          memory_order_relaxed);
 }
 
 bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream)
@@ -107,6 +114,6 @@ bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream)
     if (atomic_load_explicit(&b->useless, memory_order_relaxed))
         return call % PROBE == 0;
     if (stream && atomic_load_explicit(&b->over, memory_order_relaxed))
-        return call % PROBE_OVER == 0;
+        return call % (qm_bound_is_dear(b) ? PROBE : PROBE_OVER) == 0;
     return true;
 }

@@ -11,8 +11,13 @@
  *           blocks that are as good, as where the working set just fits.  Then only one
  *           candidate in PROBE is admitted, which shows when prefetches pay again.
  *   spare   the device is read for at most SPARE times as many blocks.  Otherwise
- *           streams must be more probable than usual, which bounds the useless
- *           prefetches of many short streams.
+ *           only one stream's candidate in PROBE_OVER is admitted, which bounds the
+ *           useless prefetches of many short streams.
+ *   dear    ... and each miss that is saved costs more than DEAR reads beyond the
+ *           shadow's: what is prefetched waits long for its use, if it comes, and
+ * others are missed that had to leave for it, as where reads are random within a region
+ * that nearly fits.  Then it is only one in PROBE, and no place is reserved for
+ * streams.
  *
  * And the cache knows, about, what would have been missed without prefetching, by the
  * eviction in use:
@@ -40,7 +45,7 @@
 
 struct qm_bound {
     _Atomic uint32_t calls;
-    _Atomic bool useless, over;
+    _Atomic bool useless, over, dear;
     atomic_flag deciding;         /* by a thread, whose all that follows is meanwhile */
     uint64_t device, lru, misses; /* counts when it was last decided */
     float more, less;             /* of late: blocks of the device, misses; they fade */
@@ -85,6 +90,12 @@ static inline void qm_bound_rest(struct qm_bound *b, bool resting)
 static inline void qm_bound_watch(struct qm_bound *b, bool watching)
 {
     atomic_store_explicit(&b->watching, watching, memory_order_relaxed);
+}
+
+/* Whether streams cost more reads of the device than they are worth. */
+static inline bool qm_bound_is_dear(const struct qm_bound *b)
+{
+    return atomic_load_explicit(&b->dear, memory_order_relaxed);
 }
 
 /* The value, above 0 and at most 1: what is not known is 1. */

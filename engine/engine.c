@@ -66,8 +66,9 @@ static float threshold(void *opaque)
 static void reserve(void *opaque, uint64_t blocks)
 {
     struct qm_engine *e = opaque;
+    const bool dear = e->bound && e->bounded && qm_bound_is_dear(e->bound);
 
-    qm_cache_reserve(e->cache, blocks);
+    qm_cache_reserve(e->cache, dear ? 0 : blocks);
 }
 
 static uint64_t capacity(void *opaque)

@@ -19,7 +19,8 @@
  * are being read divide: an eighth at first, up to 44 % while windows are used,
  * and less after a reader missed what had been asked for, since then it was driven out.
  * The cache is told what the windows have together, to keep place for that: else most
- * of it would be driven out before its readers come.
+ * of it would be driven out before its readers come.  A window of which nothing is
+ * left, or was issued, needs none.
  *
  * Readers that wait, since the device serves others before them, still count: their
  * windows are in the cache.

@@ -68,7 +68,7 @@ void qm_windows_claim(struct qm_tracks *t)
     if (!t->config.reserve)
         return;
     for (unsigned i = 0; i < t->n; i++)
-        if (is_live(t, &t->tracks[i]))
+        if (is_live(t, &t->tracks[i]) && ahead_of(&t->tracks[i]) > 0)
             blocks += (uint64_t)t->tracks[i].window *
                       (t->tracks[i].stride ? t->tracks[i].unit : 1);
     t->config.reserve(t->config.opaque, blocks + blocks / SLACK);

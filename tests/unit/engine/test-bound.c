@@ -118,6 +118,33 @@ TEST(test_spare)
     qm_cache_free(cache);
 }
 
+/* Each miss that streams save costs one more read of the device, or three: then far
+ * fewer are let through, of streams, for as long as that is so. */
+TEST(test_dear)
+{
+    struct qm_cache *cache = make(1);
+    struct qm_bound b;
+
+    begin(&b);
+    assert_false(qm_bound_is_dear(&b));
+    assert_in_range(run(&b, cache, 1, 1, true), ROUNDS / 5, ROUNDS / 3);
+    assert_false(qm_bound_is_dear(&b));
+    assert_in_range(run(&b, cache, 1, 3, true), ROUNDS / 25, ROUNDS / 10);
+    assert_true(qm_bound_is_dear(&b));
+    assert_in_range(run(&b, cache, 1, 0, true), ROUNDS * 3 / 4, ROUNDS);
+    assert_false(qm_bound_is_dear(&b));
+    for (uint64_t i = 0; i < ROUNDS / 10; i++) { /* few are read in vain */
+        (void)qm_bound_admits(&b, cache, true);
+        if (i % 25 == 0)
+            prefetch(cache, (UINT64_C(1) << 34) + i);
+        demand(cache, (UINT64_C(1) << 35) + i);
+    }
+    assert_false(qm_bound_is_dear(&b));
+    begin(&b);
+    assert_int_equal(run(&b, cache, 1, 3, false), ROUNDS);
+    qm_cache_free(cache);
+}
+
 /* A stream that has as much read ahead of it as many times what it has read so far, and
  * uses all of it, is not held back. */
 TEST(test_far_ahead)

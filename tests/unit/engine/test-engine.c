@@ -6,6 +6,7 @@
 
 #include "tests/harness.h"
 
+#include "cache/internal.h"
 #include "engine/engine.h"
 #include "proof.h"
 
@@ -156,6 +157,43 @@ TEST_WITH(test_what_is_asked_after, make, undo)
     engine.prefetches = false;
     assert_int_equal(extend(QM_ACCESS_MISS), 0);
     assert_int_equal(p.accesses, 6);
+}
+
+/* A prefetcher that reserves place, as soon as it is made. */
+static int create_reserving(const struct qm_mining_config *config,
+                            struct qm_prefetcher **prefetcher, char *err, size_t len)
+{
+    config->reserve(config->opaque, 10);
+    *prefetcher = &p.base;
+    return 0;
+}
+
+static uint64_t reserved(void)
+{
+    const struct qm_mining_config mining = {.ablate = 0};
+
+    assert_int_equal(
+        qm_engine_make_prefetcher(&engine, &p.ops, &mining, (char[64]){0}, 64), 0);
+    return atomic_load(&cache->reserved);
+}
+
+/* Place is reserved for streams, but not where they cost more than they are worth. */
+TEST_WITH(test_reserves, make, undo)
+{
+    struct qm_bound bound;
+
+    p.ops.create = create_reserving;
+    p.ops.flags = QM_WEIGHS_READS;
+    assert_int_equal(reserved(), 10);
+    qm_bound_init(&bound);
+    engine.bound = &bound;
+    assert_int_equal(reserved(), 10);
+    atomic_store(&bound.dear, true);
+    assert_int_equal(reserved(), 0);
+    p.ops.flags = 0; /* nothing is held back from such a one */
+    (void)reserved();
+    assert_int_equal(reserved(), 10);
+    qm_bound_destroy(&bound);
 }
 
 /* What an access makes to learn from is learned before candidates are asked for. */

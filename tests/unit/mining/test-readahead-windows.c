@@ -84,6 +84,40 @@ TEST(test_reserved)
     unmake(w);
 }
 
+/* Takes back what is ahead of a reader, from `block` on. */
+static void refuse_from(struct world *w, uint64_t block)
+{
+    uint64_t end = block;
+
+    for (; w->ahead[end]; end++)
+        w->ahead[end] = w->cached[end] = false;
+    w->unread -= (unsigned)(end - block);
+    if (end > block)
+        qm_tracks_refused(w->tracks, block, (uint32_t)(end - block));
+}
+
+/* No place is kept for a window of which nothing is issued, until some of it is. */
+TEST(test_refused_is_not_reserved)
+{
+    struct world *w = make(16 * MOST);
+
+    for (uint64_t b = 1000; b < 2000; b++)
+        reads(w, b, 1, false);
+    for (uint64_t b = 2000; b < 2400; b++) {
+        reads(w, b, 1, false);
+        refuse_from(w, b + 1);
+    }
+    for (uint64_t b = 0; b < 1000; b++)
+        reads(w, 5000 + b, 1, false);
+    assert_in_range(w->reserved, GOOD, GOOD + GOOD / 2); /* for the other one */
+    reads(w, 2400, 1, false);
+    refuse_from(w, 2410); /* a part remains */
+    for (uint64_t b = 0; b < 500; b++)
+        reads(w, 6000 + b, 1, false);
+    assert_in_range(w->reserved, 2 * GOOD, 3 * GOOD);
+    unmake(w);
+}
+
 /* The window follows bandwidth times latency; late blocks make it twice that. */
 TEST(test_target)
 {
