@@ -14,10 +14,9 @@
  *           only one stream's candidate in PROBE_OVER is admitted, which bounds the
  *           useless prefetches of many short streams.
  *   dear    ... and each miss that is saved costs more than DEAR reads beyond the
- *           shadow's: what is prefetched waits long for its use, if it comes, and
- * others are missed that had to leave for it, as where reads are random within a region
- * that nearly fits.  Then it is only one in PROBE, and no place is reserved for
- * streams.
+ *           shadow's: prefetched blocks wait long for their use, and drive out others,
+ *           as where reads are random within a region that nearly fits.  Then it is
+ *           only one in PROBE, and no place is reserved for streams.
  *
  * And the cache knows, about, what would have been missed without prefetching, by the
  * eviction in use:
