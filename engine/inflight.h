@@ -21,6 +21,9 @@
  * that number: each takes a block of the cache at once, and its reader would overtake
  * it.  A configured number is a number of prefetches, whatever the backend does.
  *
+ * Limit: slowness is known relative to reads that were nearly alone.  A backend that
+ * becomes slower for good while demands never leave it looks full until they do.
+ *
  * Any thread may call any of these at any time.
  */
 #ifndef QM_ENGINE_INFLIGHT_H

@@ -110,6 +110,7 @@ static bool is_records(int fd)
 }
 
 static int reads_left;
+static bool has_failed; /* a read has */
 
 static ssize_t spoil(int fd, char *bytes, ssize_t n)
 {
@@ -125,6 +126,7 @@ static ssize_t spoil(int fd, char *bytes, ssize_t n)
     if (reading == FAILS || reading == FAILS_ONCE) {
         if (reading == FAILS_ONCE && ++tried == TRIES)
             reading = RIGHT;
+        has_failed = true;
         errno = EIO;
         return -1;
     }
@@ -330,8 +332,9 @@ static int open_failing_later(const struct qmstore_config *c, int reads)
     int wrong;
 
     reads_left = reads;
+    has_failed = false;
     wrong = open_reading(c, FAILS);
-    return wrong == 1 && reads_left > 0 ? NOT_SO_MANY : wrong;
+    return wrong == 1 && !has_failed ? NOT_SO_MANY : wrong;
 }
 
 static void fails_later(const struct qmstore_config *c)
