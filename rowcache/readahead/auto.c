@@ -114,11 +114,6 @@ void qm_auto_free(struct qm_auto *ra)
     free(ra);
 }
 
-void qm_auto_set_rules(struct qm_auto *ra, unsigned rules)
-{
-    ra->settings.rules = rules;
-}
-
 /* --- rows that were read ahead --- */
 
 /* Reads of rows that are out, or watched, tell something. */
@@ -246,7 +241,7 @@ static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
         struct qm_auto_request *request = qm_auto_queue_add(&ra->queue, now_ms, table);
 
         if (!request) {
-            ra->stats.overflowed += allowed - i;
+            ra->stats.dropped += allowed - i;
             qm_rule_yield_give_back(ra->yield, arm, allowed - i);
             return i;
         }
@@ -352,12 +347,86 @@ static void foreign(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
     }
 }
 
-/* --- what it is told --- */
+/* --- what is asked for no more --- */
 
 static bool has_rule(const struct qm_auto *ra, enum qm_auto_rule rule)
 {
     return ra->settings.rules >> rule & 1;
 }
+
+static bool is_together(const struct qm_auto *ra, unsigned arm)
+{
+    const struct qm_rule_yield_arm *a = qm_rule_yield_get(ra->yield, arm);
+
+    return a->rule == QM_AUTO_TA && a->slot == TA_TOGETHER;
+}
+
+/* A row that an arm asked for, and that will not be read. */
+static void unask(struct qm_auto *ra, struct qm_item item, unsigned arm)
+{
+    qm_rule_yield_give_back(ra->yield, arm, 1);
+    ra->together_asked -= is_together(ra, arm);
+    qm_lately_forget(ra->recent, item);
+}
+
+struct leaving {
+    struct qm_auto *ra;
+    bool all;
+    uint32_t table;
+};
+
+/* For qm_auto_queue_remove(): all rows, or those of a table. */
+static bool is_leaving(void *opaque, struct qm_item item, unsigned arm)
+{
+    const struct leaving *leaving = opaque;
+
+    if (!leaving->all && item.table != leaving->table)
+        return false;
+    unask(leaving->ra, item, arm);
+    leaving->ra->stats.dropped++;
+    return true;
+}
+
+/* The same: those of rules that are off. */
+static bool is_off(void *opaque, struct qm_item item, unsigned arm)
+{
+    struct qm_auto *ra = opaque;
+
+    if (has_rule(ra, rule_of(ra, arm)))
+        return false;
+    unask(ra, item, arm);
+    ra->stats.dropped++;
+    return true;
+}
+
+static void unask_table(struct qm_auto *ra, uint32_t table)
+{
+    struct leaving leaving = {ra, false, table};
+
+    qm_auto_queue_remove(&ra->queue, is_leaving, &leaving);
+}
+
+static void unask_all(struct qm_auto *ra)
+{
+    struct leaving leaving = {ra, true, 0};
+
+    qm_auto_queue_remove(&ra->queue, is_leaving, &leaving);
+}
+
+/* A row that waits to be read is not asked for again. */
+static void may_be_asked_again(struct qm_auto *ra, struct qm_item item)
+{
+    if (!qm_auto_queue_has(&ra->queue, item))
+        qm_lately_forget(ra->recent, item);
+}
+
+void qm_auto_set_rules(struct qm_auto *ra, unsigned rules)
+{
+    ra->settings.rules = rules;
+    qm_auto_queue_remove(&ra->queue, is_off, ra);
+}
+
+/* --- what it is told --- */
 
 enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                                bool hit, double us)
@@ -407,7 +476,7 @@ void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     waste(ra, now_ms, item);
     qm_watcher_end(ra->watcher, now_ms, item, QM_RULE_YIELD_UNUSED);
-    qm_lately_forget(ra->recent, item);
+    may_be_asked_again(ra, item);
     qm_items_remove(ra->changed, item); /* it becomes the newest */
     *qm_items_add(ra->changed, item) = now_ms;
     if (!has_rule(ra, QM_AUTO_TA))
@@ -431,7 +500,7 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
         leave(ra, all[i], item, *value);
     }
     qm_watcher_end(ra->watcher, 0, item, QM_RULE_YIELD_UNKNOWN);
-    qm_lately_forget(ra->recent, item); /* it may be asked for at once */
+    may_be_asked_again(ra, item); /* at once */
 }
 
 void qm_auto_dropped_all(struct qm_auto *ra)
@@ -443,6 +512,7 @@ void qm_auto_dropped_all(struct qm_auto *ra)
     for (unsigned i = 0; i < 2; i++)
         while (qm_items_oldest(all[i], &item, &value))
             qm_auto_dropped(ra, item);
+    unask_all(ra);
     qm_watcher_end_all(ra->watcher);
     qm_lately_clear(ra->recent);
 }
@@ -457,6 +527,7 @@ void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
         for (size_t at = 0; qm_items_each(all[i], &at, &item, &value);)
             if (item.table == table)
                 waste(ra, now_ms, item);
+    unask_table(ra, table);
     qm_lately_forget_table(ra->recent, table);
 }
 
@@ -475,6 +546,7 @@ void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
 
 void qm_auto_forget_table(struct qm_auto *ra, uint32_t table)
 {
+    unask_table(ra, table);
     qm_rule_yield_forget(ra->yield, table);
 }
 
@@ -511,11 +583,18 @@ static bool has(const int64_t *rows, unsigned count, int64_t row)
     return false;
 }
 
-static bool is_together(const struct qm_auto *ra, unsigned arm)
+void qm_auto_not_asked(struct qm_auto *ra, uint64_t now_ms,
+                       const struct qm_auto_request *request)
 {
-    const struct qm_rule_yield_arm *a = qm_rule_yield_get(ra->yield, arm);
+    for (unsigned i = 0; i < request->count; i++) {
+        struct qm_item item = {request->table, request->row[i]};
 
-    return a->rule == QM_AUTO_TA && a->slot == TA_TOGETHER;
+        unask(ra, item, request->arm[i]);
+        if (is_together(ra, request->arm[i]))
+            qm_changes_wait_again(ra->together, now_ms, item);
+    }
+    if (has_rule(ra, QM_AUTO_TA))
+        temporal_together(ra, now_ms);
 }
 
 void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
@@ -571,6 +650,7 @@ void qm_auto_forget(struct qm_auto *ra)
     }
     while (qm_items_oldest(ra->old, &item, &value))
         leave(ra, ra->old, item, value);
+    unask_all(ra);
     qm_watcher_end_all(ra->watcher);
     qm_lately_clear(ra->recent);
     qm_items_clear(ra->changed);

@@ -67,7 +67,8 @@ struct qm_auto_stats {
     uint64_t asked[QM_AUTO_RULES], fetched[QM_AUTO_RULES], used[QM_AUTO_RULES],
         wasted[QM_AUTO_RULES];
     double us[QM_AUTO_RULES]; /* that the database took */
-    uint64_t overflowed;
+    uint64_t dropped; /* rows that were wanted, and are not in a request any more, or
+                         had no place there */
 };
 
 struct qm_auto_calls {
@@ -84,6 +85,7 @@ struct qm_auto;
 struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
                             const struct qm_auto_calls *calls);
 void qm_auto_free(struct qm_auto *ra);
+/* What others were to ask for, they do not. */
 void qm_auto_set_rules(struct qm_auto *ra, unsigned rules);
 
 /* A client's read.  hit: it was kept; else it waited for us. */
@@ -100,11 +102,12 @@ void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
 /* A row is kept no more, for a reason that says nothing of what read it ahead; all. */
 void qm_auto_dropped(struct qm_auto *ra, struct qm_item item);
 void qm_auto_dropped_all(struct qm_auto *ra);
-/* All rows of a table have gone. */
+/* All rows of a table have gone: what it was to be asked for, it is not. */
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
 /* A client's read takes processors that long, as they measure the work of rows. */
 void qm_auto_work(struct qm_auto *ra, double us);
-/* That number will be another table's: what was learned of it is forgotten. */
+/* That number will be another table's: what was learned of it is forgotten, and what it
+ * was to be asked for, it is not. */
 void qm_auto_forget_table(struct qm_auto *ra, uint32_t table);
 /* The share of the connections that clients' reads have. */
 void qm_auto_busy(struct qm_auto *ra, double busy);
@@ -113,14 +116,18 @@ void qm_auto_processors(struct qm_auto *ra, double busy);
 /* To be called now and then. */
 void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);
 
-/* The oldest request has waited for QM_AUTO_PATIENCE_MS: its rows may not be read soon
- * any more. */
+/* The first row of the oldest request has waited for QM_AUTO_PATIENCE_MS: it may not be
+ * read soon any more. */
 bool qm_auto_is_late(const struct qm_auto *ra, uint64_t now_ms);
 /* Takes the oldest request. */
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request);
+/* The database was not asked for a request that was taken: its rows may be asked for
+ * again. */
+void qm_auto_not_asked(struct qm_auto *ra, uint64_t now_ms,
+                       const struct qm_auto_request *request);
 /* The rows of that request that were not there yet and came, for which the database
- * took us, and processors work_us, as far as it is known.  us 0, and count 0: it was
- * not asked, or failed; rows that changed are asked for again then, a few times. */
+ * took us, and processors work_us, as far as it is known.  us 0, and count 0: it
+ * failed; rows that changed are asked for again then, a few times. */
 void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
                      const struct qm_auto_request *request, const int64_t *rows,
                      unsigned count, double us, double work_us);

@@ -29,7 +29,7 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
         stats->wasted[i] += learner.wasted[i];
         stats->us[i] = learner.us[i];
     }
-    stats->dropped += learner.overflowed;
+    stats->dropped += learner.dropped;
     stats->passive = seer.passive;
     stats->proactive = seer.proactive;
     stats->closed = seer.closed;

@@ -184,7 +184,7 @@ static void give(struct readahead *ra)
            qm_auto_next(ra->learner, &learner))
         if (!give_auto(ra, &learner)) {
             ra->stats.dropped += learner.count;
-            qm_auto_fetched(ra->learner, readahead_clock_ms(), &learner, NULL, 0, 0, 0);
+            qm_auto_not_asked(ra->learner, readahead_clock_ms(), &learner);
         }
 }
 

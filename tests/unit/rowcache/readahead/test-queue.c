@@ -32,6 +32,47 @@ TEST(test_waits)
     assert_false(qm_auto_queue_is_late(&queue, late + 10000));
 }
 
+static bool is_even(void *opaque, struct qm_item item, unsigned arm)
+{
+    unsigned *asked = opaque;
+
+    assert_int_equal(arm, item.row + 1);
+    ++*asked;
+    return item.row % 2 == 0 || item.table == 2;
+}
+
+/* Rows that are removed are there no more, and a request without any is none. */
+TEST(test_remove)
+{
+    struct qm_auto_request *r;
+    unsigned asked = 0;
+
+    for (uint32_t table = 1; table <= 3; table++)
+        for (int64_t row = 0; row < 5; row++) {
+            r = qm_auto_queue_add(&queue, table, table);
+            r->row[r->count] = row;
+            r->arm[r->count++] = (uint16_t)(row + 1);
+        }
+    assert_true(qm_auto_queue_has(&queue, (struct qm_item){2, 4}));
+    assert_false(qm_auto_queue_has(&queue, (struct qm_item){2, 5}));
+    assert_false(qm_auto_queue_has(&queue, (struct qm_item){4, 4}));
+    qm_auto_queue_remove(&queue, is_even, &asked);
+    assert_int_equal(asked, 15);
+    assert_int_equal(queue.count, 2);
+    assert_false(qm_auto_queue_has(&queue, (struct qm_item){3, 4}));
+    for (uint32_t table = 1; table <= 3; table += 2) {
+        assert_true(qm_auto_queue_take(&queue, &request));
+        assert_int_equal(request.table, table);
+        assert_int_equal(request.since, table);
+        assert_int_equal(request.count, 2);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(request.row[i], 2 * i + 1);
+            assert_int_equal(request.arm[i], 2 * i + 2);
+        }
+    }
+    assert_false(qm_auto_queue_take(&queue, &request));
+}
+
 /* A request that is full is followed by another one, as far as there is room. */
 TEST(test_full)
 {

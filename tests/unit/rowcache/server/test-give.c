@@ -128,10 +128,12 @@ TEST_WITH(test_late, start, end)
 TEST_WITH(test_off, start, end)
 {
     struct readahead *ra = *state;
+    struct qm_auto_stats stats;
 
     server.fill->load.waiting = 1;
     miss("shop.t:1000");
     assert_true(readahead_set(&server, "off"));
-    assert_true(ra->stats.dropped >= 96);
+    qm_auto_get_stats(ra->learner, &stats);
+    assert_true(stats.dropped >= 96);
     assert_null(server.fill->ahead_first);
 }
