@@ -302,12 +302,23 @@ static unsigned room_to_watch(const struct qm_rule_yield_arm *a)
     return a->watched < most ? most - a->watched : 0;
 }
 
+/* What its rows took was some time ago, and may have become less: each time that it is
+ * looked at anew, that counts half as much.  What they take then is what counts. */
+static void doubt_cost(struct qm_rule_yield_arm *a)
+{
+    a->cost_us /= 2;
+    a->work_us /= 2;
+    a->paid = 0;
+}
+
 /* The time that has passed says something, too. */
 static void settle(const struct qm_rule_yield *yield, uint64_t now_ms,
                    struct qm_rule_yield_arm *a)
 {
-    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at)
+    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at) {
         begin(a, now_ms, yield->watches ? QM_RULE_YIELD_WATCHED : QM_RULE_YIELD_TRIAL);
+        doubt_cost(a);
+    }
     if (a->began == 0)
         a->began = now_ms;
     if (a->state == QM_RULE_YIELD_WATCHED || a->state == QM_RULE_YIELD_TRIAL)

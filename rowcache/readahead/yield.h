@@ -28,7 +28,8 @@
  * nothing.  On, the arm is judged by what it fetches and by what that costs, when
  * QM_RULE_YIELD_TRIAL_ROWS have come: the first SELECT's time says little.  Until then,
  * at most twice as many of its rows are out.  One that does not earn goes off, and is
- * watched again after a while, each time twice as long.
+ * watched again after a while, each time twice as long; what its rows took counts half
+ * as much each time, as it may have become less.
  *
  * A row that is used is judged at once, one that is not, late: soon after a trial began
  * all that are judged are used.  So a row that is out counts as not used by the part of

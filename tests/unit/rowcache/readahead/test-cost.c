@@ -67,6 +67,51 @@ TEST(test_slow_at_last)
     qm_rule_yield_free(w);
 }
 
+/* Watches 96 rows, of which half would be used. */
+static void watch(struct qm_rule_yield *w, uint64_t now, unsigned arm)
+{
+    unsigned n = qm_rule_yield_to_watch(w, now, arm, 96);
+
+    for (unsigned i = 0; i < n; i++)
+        qm_rule_yield_watch(w, now, arm);
+    for (unsigned i = 0; i < n; i++)
+        qm_rule_yield_judge_watched(
+            w, now, arm, now, i % 2 ? QM_RULE_YIELD_USED : QM_RULE_YIELD_UNUSED);
+}
+
+/* An arm that was too dear comes back when it is watched again and again; what its rows
+ * take then is what counts. */
+TEST(test_dear_once)
+{
+    struct qm_rule_yield *w = qm_rule_yield_new(5000, true);
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0), times = 0;
+    uint64_t now = 1000;
+
+    for (int i = 0; i < 200; i++)
+        qm_rule_yield_read(w, 1000);
+    qm_rule_yield_work(w, 1000);
+    for (unsigned i = 0; i < 2; i++) {
+        for (times = 0; state_of(w, arm) != QM_RULE_YIELD_ON; times++) {
+            assert_true(times < 8);
+            now += QM_RULE_YIELD_RETRY_MOST_MS;
+            watch(w, now, arm);
+        }
+        assert_int_equal(times, i == 0 ? 1 : 3); /* 500 < 8000 / 4 * .25 * 1.25 */
+        if (i == 1)
+            break;
+        assert_int_equal(qm_rule_yield_allow(w, now, arm, 96), 96);
+        qm_rule_yield_paid(w, arm, 96, 96 * 100., 96 * 8000.);
+        for (unsigned j = 0; j < 96; j++)
+            qm_rule_yield_judge(w, now, arm, j % 2);
+        assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    }
+    assert_int_equal(qm_rule_yield_allow(w, now, arm, 96), 96);
+    qm_rule_yield_paid(w, arm, 48, 48 * 20., 48 * 30.);
+    assert_true(qm_rule_yield_get(w, arm)->cost_us == 20);
+    assert_true(qm_rule_yield_get(w, arm)->work_us == 30);
+    qm_rule_yield_free(w);
+}
+
 /* So it is for the work of rows. */
 TEST(test_much_work_once)
 {

@@ -522,7 +522,7 @@ static void test_watched_cost(void **state)
         if (i == 0) { /* and its rows cost far more than others' */
             assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
             assert_int_equal(qm_rule_yield_allow(w, now, arm, 50), 50);
-            qm_rule_yield_paid(w, arm, 50, 50 * 1000., 0);
+            qm_rule_yield_paid(w, arm, 50, 50 * 2000., 0);
             qm_rule_yield_judge(w, now, arm, false);
             assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
             now += 2 * QM_RULE_YIELD_RETRY_MS;
