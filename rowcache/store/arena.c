@@ -138,8 +138,9 @@ static bool add_chunk(struct arena *a)
     if (before < size)
         munmap(all + before + size, size - before);
     c = (struct arena_chunk *)(all + before);
-    if (a->most >= HUGE_LEAST)
-        (void)madvise(c, size, MADV_HUGEPAGE);
+    /* Either is said: where huge pages are for all that do not say, a chunk of few
+     * would have one, too. */
+    (void)madvise(c, size, a->most >= HUGE_LEAST ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     *c = (struct arena_chunk){.next = a->chunks};
     if (a->chunks)
         a->chunks->previous = c;

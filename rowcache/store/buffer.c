@@ -347,7 +347,8 @@ static uint64_t pages_read(void)
 }
 
 /* After a write of n records, for which so many pages were read.  Those of keys that
- * had left memory may have been; what is more is of keys that had just been read. */
+ * had left memory may have been; what is more is of keys that had just been read.
+ * Where none had been, more pages than records say nothing. */
 static void adapt(struct partition *p, size_t n, uint64_t pages)
 {
     size_t just_read = p->just_read < n ? p->just_read : n;
@@ -356,10 +357,12 @@ static void adapt(struct partition *p, size_t n, uint64_t pages)
     p->just_read = 0;
     if (p->config->durability != QMSTORE_NONE || p->config->write_buffer)
         return;
+    if (just_read == 0 && again > 0)
+        return;
     if (again * READ_AGAIN > just_read) {
         p->buffer_calm = 0;
         p->buffer_shift += p->buffer_bytes >> p->buffer_shift >= 2 * BUFFER_LEAST;
-    } else if (p->buffer_shift > 0 && just_read > 0 && ++p->buffer_calm == CALM) {
+    } else if (p->buffer_shift > 0 && ++p->buffer_calm == CALM) {
         p->buffer_calm = 0;
         p->buffer_shift--;
     }

@@ -128,6 +128,7 @@ static void test_shrinks(void **state)
     write_some(N / 2, N / 2, N / 2); /* the others' pages */
     write_some(N / 2, N / 2, N / 2 + N / 16);
     write_some(0, N, N);
+    write_some(0, N, 2 * N); /* none was read before */
     assert_int_equal(p->buffer_shift, 0);
     write_some(N / 2, N / 2, N / 2 + N / 16 + 1);
     assert_int_equal(p->buffer_shift, 1);
@@ -155,10 +156,14 @@ static void test_grows(void **state)
     write_some(N, 0, N);
     for (unsigned i = 0; i < CALM - 1; i++)
         write_some(N, 0, 0);
-    write_some(0, N, 0); /* says nothing */
+    write_some(0, N, N + 1); /* says nothing */
     assert_int_equal(p->buffer_shift, 2);
     write_some(N, 0, 0);
     assert_int_equal(p->buffer_shift, 1);
+    for (unsigned i = 0; i < CALM; i++) /* new keys alone */
+        write_some(0, N, N);
+    assert_int_equal(p->buffer_shift, 0);
+    write_some(N, 0, N);
     for (unsigned i = 0; i < CALM - 1; i++)
         write_some(N, 0, 0);
     write_some(N, 0, N); /* and all of it again */
