@@ -14,7 +14,7 @@ enum { WAYS = 2, LINE = 64, HASH_BITS = 22, TABLES = 1 << 10, TIMES = UINT16_MAX
 struct block {
     uint32_t name; /* 0: there is none */
     /* When each row was noted, in units of time that begin anew after TIMES, plus 1; 0:
-     * it was not.  What was noted TIMES ago may be taken for recent once. */
+     * it was not.  What was noted TIMES ago, and stayed, is taken for recent again. */
     uint16_t when[QM_LATELY_BLOCK];
 };
 

@@ -291,7 +291,8 @@ TEST(test_together_once)
     qm_auto_free(ra);
 }
 
-/* Rows that wait to be read, and then are not to be, are as if they had been answered. */
+/* Rows that waited, and are not to be read any more, are as if they had been answered.
+ */
 TEST(test_together_removed)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);

@@ -75,8 +75,8 @@ static void watch(struct qm_rule_yield *w, uint64_t now, unsigned arm)
     for (unsigned i = 0; i < n; i++)
         qm_rule_yield_watch(w, now, arm);
     for (unsigned i = 0; i < n; i++)
-        qm_rule_yield_judge_watched(
-            w, now, arm, now, i % 2 ? QM_RULE_YIELD_USED : QM_RULE_YIELD_UNUSED);
+        qm_rule_yield_judge_watched(w, now, arm, now,
+                                    i % 2 ? QM_RULE_YIELD_USED : QM_RULE_YIELD_UNUSED);
 }
 
 /* An arm that was too dear comes back when it is watched again and again; what its rows
