@@ -155,15 +155,21 @@ static struct qm_ahead_job *make_job(struct qms_prefetch *p, uint64_t block,
     return job;
 }
 
-static struct worker *another(struct qms_prefetch *p);
-static int start(struct qms_prefetch *p, struct worker *w);
+/* Who is to read what waits: a thread that is idle, or a new one. */
+struct call {
+    bool idle;
+    struct worker *new;
+};
+
+static struct call another(struct qms_prefetch *p);
+static void make(struct qms_prefetch *p, struct call call);
 
 unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t count,
                             unsigned client, uint32_t issuer)
 {
     struct qm_ahead_job *made = NULL, **last = &made, *in_vain = NULL, *job;
-    unsigned issued = 0, queued = 0;
-    struct worker *more = NULL;
+    unsigned issued = 0;
+    struct call call;
 
     for (; count > 0; block++, count--) {
         job = make_job(p, block, client, issuer, issued % QM_AHEAD_UNIT == 0);
@@ -181,18 +187,14 @@ unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t cou
         made = job->next;
         if (qm_cache_wanted(p->config.cache, job->fill) == QM_AHEAD) {
             qm_ahead_push(&p->ahead, job);
-            if (queued++ % p->ahead.join == 0)
-                pthread_cond_signal(&p->wake);
         } else { /* a reader looked for it here in vain, and must not wait its turn */
             job->next = in_vain;
             in_vain = job;
         }
     }
-    if (queued > 0)
-        more = another(p);
+    call = another(p);
     pthread_mutex_unlock(&p->lock);
-    if (more)
-        (void)start(p, more);
+    make(p, call);
     while ((job = in_vain)) {
         in_vain = job->next;
         give_room(p, job->counts);
@@ -415,18 +417,20 @@ static bool any_waits(const struct qms_prefetch *p)
     return p->ahead.queue.busy_count > 0;
 }
 
-/* Something waits: wakes a thread for it, or returns one that the caller is to start,
- * without the lock, which is held; or NULL. */
-static struct worker *another(struct qms_prefetch *p)
+/* If something waits that may be sent now: whom to call for that, which calls another
+ * one in turn.  The lock is held, and make() is for without it: a thread that is woken
+ * meanwhile would wait for it, and be woken twice. */
+static struct call another(struct qms_prefetch *p)
 {
-    if (p->idle > 0) {
-        pthread_cond_signal(&p->wake);
-        return NULL;
-    }
-    if (!p->config.follows || p->stop || p->alive >= p->config.threads ||
-        !may_send(p) || p->alive >= allowed(p) ||
+    const struct call none = {false, NULL};
+
+    if (p->stop || !any_waits(p) || !may_send(p))
+        return none;
+    if (p->idle > 0)
+        return (struct call){true, NULL};
+    if (!p->config.follows || p->alive >= p->config.threads || p->alive >= allowed(p) ||
         p->alive >= within_lanes(p, p->alive + 1) || qms_now() < p->next)
-        return NULL;
+        return none;
     for (unsigned i = 0; i < p->config.threads; i++) {
         struct worker *w = &p->workers[i];
 
@@ -436,9 +440,9 @@ static struct worker *another(struct qms_prefetch *p)
             pthread_join(w->thread, NULL);
         w->state = WORKER_BEGINS;
         p->alive++;
-        return w;
+        return (struct call){false, w};
     }
-    return NULL;
+    return none;
 }
 
 static void *worker_thread(void *opaque);
@@ -470,6 +474,14 @@ static int start(struct qms_prefetch *p, struct worker *w)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return error;
+}
+
+static void make(struct qms_prefetch *p, struct call call)
+{
+    if (call.idle)
+        pthread_cond_signal(&p->wake);
+    if (call.new)
+        (void)start(p, call.new);
 }
 
 /* Waits for something to do; the lock is held.  False: there was nothing for long, and
@@ -524,10 +536,11 @@ static void carry_out(struct qms_prefetch *p, unsigned lane, struct qm_ahead_job
 
 static void *worker_thread(void *opaque)
 {
-    struct worker *worker = opaque, *more;
+    struct worker *worker = opaque;
     struct qms_prefetch *p = worker->prefetch;
     struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
     unsigned n, lane;
+    struct call call;
 
     /* Where that is not allowed, they are read like all others. */
     (void)qms_priority_lower(p->config.priority);
@@ -541,10 +554,9 @@ static void *worker_thread(void *opaque)
         }
         give_room(p, qm_ahead_counts(jobs, n));
         lane = take_lane(p);
-        more = any_waits(p) && p->config.follows ? another(p) : NULL;
+        call = another(p);
         pthread_mutex_unlock(&p->lock);
-        if (more)
-            (void)start(p, more);
+        make(p, call);
         carry_out(p, lane, jobs, n);
         pthread_mutex_lock(&p->lock);
         p->taken[lane] = false;
@@ -558,16 +570,15 @@ static void *worker_thread(void *opaque)
 
 void qms_prefetch_kick(struct qms_prefetch *p)
 {
-    struct worker *more;
+    struct call call;
 
     if (!atomic_load_explicit(&p->held, memory_order_relaxed))
         return;
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->held, false);
-    more = any_waits(p) ? another(p) : NULL;
+    call = another(p);
     pthread_mutex_unlock(&p->lock);
-    if (more)
-        (void)start(p, more);
+    make(p, call);
 }
 
 void qms_prefetch_get_stats(struct qms_prefetch *p, struct qms_prefetch_stats *stats)

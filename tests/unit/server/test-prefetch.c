@@ -275,6 +275,32 @@ TEST(test_a_run_is_one_read)
     undo(d);
 }
 
+/* The runs of one call are read at once: each thread that begins calls the next. */
+TEST(test_runs_at_once)
+{
+    static struct qm_admission admission;
+
+    for (unsigned follows = 0; follows < 2; follows++) {
+        struct device *d;
+
+        qm_admission_init(&admission);
+        atomic_store(&admission.inflight.aim, 12);
+        next_admission = follows ? &admission : NULL;
+        d = make(4, 64, 50);
+        for (uint64_t b = 5; b < 20; b += 5)
+            assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 1, 7), 1);
+        for (uint64_t b = 5; b < 20; b += 5)
+            demand(d, b);
+        pthread_mutex_lock(&d->gate);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 19, 1, 7), 16);
+        wait_for_begun(d, 3 + 4);
+        pthread_mutex_unlock(&d->gate);
+        undo(d);
+        qm_admission_destroy(&admission);
+    }
+    next_admission = NULL;
+}
+
 /* Of a run for which the queue has no place, the rest is dropped. */
 TEST(test_a_run_and_a_full_queue)
 {
