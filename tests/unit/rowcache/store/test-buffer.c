@@ -14,6 +14,7 @@ static struct partition *p;
 static const struct disk_ops *below;
 static uint64_t blocks, during; /* of 512 bytes, read until now; in a write, pages */
 static uint32_t next;           /* key */
+static bool refuses;
 
 int __wrap_getrusage(int who, struct rusage *used);
 
@@ -28,7 +29,7 @@ int __wrap_getrusage(int who, struct rusage *used)
 static int reading_apply(struct disk *d, const struct disk_record *changes, size_t n)
 {
     blocks += during * 8;
-    return below->apply(d, changes, n);
+    return refuses ? EIO : below->apply(d, changes, n);
 }
 
 static void put(uint32_t key)
@@ -54,6 +55,7 @@ static void open_store(enum qmstore_durability durability, uint64_t write_buffer
     c.threadless = true;
     remove_below(test_dir);
     during = 0;
+    refuses = false;
     s = open_ok(&c);
     p = &s->partitions[0];
     for (uint32_t key = 0; key < KEYS; key++)
@@ -84,23 +86,29 @@ static void change_some(unsigned n)
     }
 }
 
-/* Writes n keys that were just read, and `others` that were not; with so many reads. */
-static void write_some(unsigned n, unsigned others, uint64_t reads)
+/* What is in the buffer, with so many reads. */
+static void write_all(uint64_t reads)
 {
     uint64_t batches = p->stats.disk_batches;
 
-    p->buffer_bytes = UINT64_MAX / 2; /* it is not written before */
-    change_some(n);
-    assert_int_equal(p->just_read, n);
-    change_some(others);
-    p->just_read = n;
-    assert_int_equal(p->buffer.count, n + others);
     p->buffer_bytes = 64 << 10;
     during = reads;
     assert_int_equal(store_buffer_write(p), 0);
     during = 0;
     assert_int_equal(p->stats.disk_batches - batches, 1);
     assert_int_equal(p->just_read, 0);
+}
+
+/* Writes n keys that were just read, and `others` that were not; with so many reads. */
+static void write_some(unsigned n, unsigned others, uint64_t reads)
+{
+    p->buffer_bytes = UINT64_MAX / 2; /* it is not written before */
+    change_some(n);
+    assert_int_equal(p->just_read, n);
+    change_some(others);
+    p->just_read = n;
+    assert_int_equal(p->buffer.count, n + others);
+    write_all(reads);
 }
 
 /* New keys were not read, and keys that enter memory are not in the buffer. */
@@ -177,6 +185,42 @@ static void test_grows(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* Of the keys that were just read, half are asked for and enter memory: a page of one
+ * in eight of the others is read again, or of more. */
+static void test_restored(void **state)
+{
+    for (unsigned more = 0; more < 2; more++) {
+        open_store(QMSTORE_NONE, 0);
+        p->buffer_bytes = UINT64_MAX / 2;
+        change_some(N);
+        p->memory = UINT64_MAX / 2;
+        for (uint32_t key = HOT; key < HOT + N / 2; key++)
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+        assert_int_equal(p->buffer.count, N / 2);
+        assert_int_equal(p->just_read, N);
+        write_all(N / 16 + more);
+        assert_int_equal(p->buffer_shift, more);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+/* A write that the disk refuses says nothing; the keys count in the next. */
+static void test_refused(void **state)
+{
+    open_store(QMSTORE_NONE, 0);
+    p->buffer_bytes = UINT64_MAX / 2;
+    change_some(N);
+    refuses = true;
+    during = N;
+    assert_int_equal(store_buffer_write(p), EIO);
+    refuses = false;
+    assert_int_equal(p->buffer_shift, 0);
+    assert_int_equal(p->just_read, N);
+    write_all(N / 8 + 1);
+    assert_int_equal(p->buffer_shift, 1);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* Where a write is synced, or the program chose the size. */
 static void test_stays(void **state)
 {
@@ -195,10 +239,8 @@ int main(void)
 #define TEST(name)                                                                     \
     cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_counted),
-        TEST(test_shrinks),
-        TEST(test_grows),
-        TEST(test_stays),
+        TEST(test_counted),  TEST(test_shrinks), TEST(test_grows),
+        TEST(test_restored), TEST(test_refused), TEST(test_stays),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

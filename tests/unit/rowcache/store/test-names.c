@@ -173,16 +173,10 @@ static void check_names(struct qmstore *s)
     assert_int_equal(rest.short_keys + rest.others, 1);
 }
 
-static void check_all(struct qmstore *s, unsigned version)
+static void check_scan(struct qmstore *s, uint64_t cursor, unsigned version)
 {
-    uint64_t cursor = 0;
     unsigned calls = 0;
 
-    assert_int_equal(stats_of(s).keys, KEYS);
-    assert_int_equal(stats_of(s).damaged, 0);
-    assert_true(stats_of(s).disk_keys > KEYS / 3);
-    assert_int_equal(qmstore_each(s, tell, &version), 0);
-    check_told();
     do {
         assert_int_equal(qmstore_scan(s, &cursor, tell, &version), 0);
         assert_true(++calls <= KEYS);
@@ -190,6 +184,17 @@ static void check_all(struct qmstore *s, unsigned version)
         assert_true(cursor * 256 % (UINT64_C(1) << 8 * DISK_PLACE) == 0);
     } while (cursor != 0);
     check_told();
+}
+
+static void check_all(struct qmstore *s, unsigned version)
+{
+    assert_int_equal(stats_of(s).keys, KEYS);
+    assert_int_equal(stats_of(s).damaged, 0);
+    assert_true(stats_of(s).disk_keys > KEYS / 3);
+    assert_int_equal(qmstore_each(s, tell, &version), 0);
+    check_told();
+    check_scan(s, 0, version);
+    check_scan(s, UINT32_MAX / 256, version); /* the last of the first names' */
     for (unsigned i = 0; i < KEYS; i++) {
         uint8_t key[LENGTHS];
         size_t len = key_of(i, key);

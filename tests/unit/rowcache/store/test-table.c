@@ -33,6 +33,18 @@ struct store_hash __wrap_store_hash_of(const void *bytes, size_t len)
     return hash_of(key);
 }
 
+static int advice; /* the last that the kernel got */
+
+int __real_madvise(void *at, size_t len, int what);
+int __wrap_madvise(void *at, size_t len, int what);
+
+/* Linked with --wrap, too. */
+int __wrap_madvise(void *at, size_t len, int what)
+{
+    advice = what;
+    return __real_madvise(at, len, what);
+}
+
 static struct entry *make(struct table *t, uint32_t key, uint32_t len)
 {
     struct entry *e = store_entry_alloc(t, sizeof key, len, key % 3 == 0);
@@ -292,6 +304,26 @@ static void test_adjacent(void **state)
     store_arena_destroy(&a);
 }
 
+/* Huge pages are asked for, or declined, by how many chunks there may be. */
+static void test_advice(void **state)
+{
+    enum { FEW = 3 };
+
+    for (size_t chunks = 1; chunks <= 2 * FEW; chunks++) {
+        struct arena a;
+        bool in_chunk;
+        void *p;
+
+        store_arena_init(&a, chunks * STORE_ARENA_CHUNK);
+        advice = -1;
+        p = store_arena_alloc(&a, 100, &in_chunk);
+        assert_true(p && in_chunk);
+        assert_int_equal(advice, chunks <= FEW ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+        store_arena_free(&a, p, in_chunk);
+        store_arena_destroy(&a);
+    }
+}
+
 /* A chunk of few takes no memory for what nothing is in. */
 static void test_few_chunks(void **state)
 {
@@ -338,7 +370,8 @@ int main(void)
         cmocka_unit_test(test_table),          cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_arena),          cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_reuse_of_large), cmocka_unit_test(test_adjacent),
-        cmocka_unit_test(test_few_chunks),     cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_advice),         cmocka_unit_test(test_few_chunks),
+        cmocka_unit_test(test_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,7 +193,7 @@ static void test_format(void **state)
     check_names(&c, DISK_PLACE + sizeof(unsigned));
     snprintf(command, sizeof command,
              "set -- %s/0/disk/*/*; for f in $1 $2; do cp $f ${f}0; "
-             "cp $f ${f}0000000000000000; done",
+             "cp $f ${f}0000000000000000; cp $f ${f%%????????}; done",
              test_dir);
     assert_int_equal(system(command), 0); /* no names of this version */
     s = open_ok(&c);
@@ -382,6 +382,24 @@ static void test_short(void **state)
     free(bytes);
 }
 
+/* A record of version 1 has its key: it is none of a name that has it, too. */
+static void test_short_1(void **state)
+{
+    const struct partition short_keys = {.hash = DISK_HASH_NAME, .has_short = true},
+                           others = {.hash = DISK_HASH};
+    const struct store_key key = {store_hash_of("a key", 5), "a key", 5};
+    struct disk_name with = store_name_of(&short_keys, &key),
+                     without = store_name_of(&others, &key);
+    struct disk_record r = {.frequency = 1, .key = key.bytes, .key_len = key.len}, is;
+    uint8_t bytes[HEAD_1 + 5];
+
+    pack_1(&r, bytes);
+    assert_int_equal(store_record_unpack(&without, key.hash, bytes, sizeof bytes, &is),
+                     0);
+    assert_int_equal(store_record_unpack(&with, key.hash, bytes, sizeof bytes, &is),
+                     EBADMSG);
+}
+
 /* Records of short keys whose checksum is right and which are none. */
 static void test_no_short(void **state)
 {
@@ -468,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_no_records),
         cmocka_unit_test(test_short),
+        cmocka_unit_test(test_short_1),
         cmocka_unit_test(test_no_short),
         TEST(test_names_of_another),
         cmocka_unit_test(test_names),
