@@ -118,8 +118,8 @@ TEST(test_spare)
     qm_cache_free(cache);
 }
 
-/* Each miss that streams save costs one more read of the device, or three: then far
- * fewer are let through, of streams, for as long as that is so. */
+/* Each miss that streams save costs one more read of the device.  Where it costs two,
+ * or three, far fewer are let through, of streams, for as long as that is so. */
 TEST(test_dear)
 {
     struct qm_cache *cache = make(1);
@@ -129,8 +129,10 @@ TEST(test_dear)
     assert_false(qm_bound_is_dear(&b));
     assert_in_range(run(&b, cache, 1, 1, true), ROUNDS / 5, ROUNDS / 3);
     assert_false(qm_bound_is_dear(&b));
-    assert_in_range(run(&b, cache, 1, 3, true), ROUNDS / 25, ROUNDS / 10);
-    assert_true(qm_bound_is_dear(&b));
+    for (unsigned unused = 2; unused <= 3; unused++) {
+        assert_in_range(run(&b, cache, 1, unused, true), ROUNDS / 25, ROUNDS / 10);
+        assert_true(qm_bound_is_dear(&b));
+    }
     assert_in_range(run(&b, cache, 1, 0, true), ROUNDS * 3 / 4, ROUNDS);
     assert_false(qm_bound_is_dear(&b));
     for (uint64_t i = 0; i < ROUNDS / 10; i++) { /* few are read in vain */

@@ -51,7 +51,8 @@ TEST(test_slow_once)
     qm_rule_yield_free(w);
 }
 
-/* However long it was cheap, a cost that stays high soon counts. */
+/* However long it was cheap, a cost that stays high soon counts: when it is that of 100
+ * of the last 256 rows, or about. */
 TEST(test_slow_at_last)
 {
     struct qm_rule_yield *w = new_yield();
@@ -64,6 +65,7 @@ TEST(test_slow_at_last)
         assert_true(rows < 256);
         fetch(w, 0, arm, 1, 6000, rows % 2 * 100);
     }
+    assert_in_range(rows, 75, 125);
     qm_rule_yield_free(w);
 }
 
@@ -79,9 +81,7 @@ static void watch(struct qm_rule_yield *w, uint64_t now, unsigned arm)
                                     i % 2 ? QM_RULE_YIELD_USED : QM_RULE_YIELD_UNUSED);
 }
 
-/* An arm that was too dear comes back when it is watched again and again; what its rows
- * take then is what counts. */
-TEST(test_dear_once)
+static void be_dear_once(double us, double work_us)
 {
     struct qm_rule_yield *w = qm_rule_yield_new(5000, true);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), times = 0;
@@ -100,7 +100,7 @@ TEST(test_dear_once)
         if (i == 1)
             break;
         assert_int_equal(qm_rule_yield_allow(w, now, arm, 96), 96);
-        qm_rule_yield_paid(w, arm, 96, 96 * 100., 96 * 8000.);
+        qm_rule_yield_paid(w, arm, 96, 96 * us, 96 * work_us);
         for (unsigned j = 0; j < 96; j++)
             qm_rule_yield_judge(w, now, arm, j % 2);
         assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
@@ -110,6 +110,14 @@ TEST(test_dear_once)
     assert_true(qm_rule_yield_get(w, arm)->cost_us == 20);
     assert_true(qm_rule_yield_get(w, arm)->work_us == 30);
     qm_rule_yield_free(w);
+}
+
+/* An arm that was too dear comes back when it is watched again and again; what its rows
+ * take then is what counts. */
+TEST(test_dear_once)
+{
+    be_dear_once(100, 8000);
+    be_dear_once(8000, 100);
 }
 
 /* So it is for the work of rows. */

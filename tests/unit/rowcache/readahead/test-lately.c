@@ -41,6 +41,18 @@ TEST(test_time)
     qm_lately_free(l);
 }
 
+/* Tables have rows of the same numbers: their blocks do not share the places of one. */
+TEST(test_tables)
+{
+    struct qm_lately *l = new_of(32768); /* as auto has: few do not tell tables */
+
+    for (uint32_t table = 1; table <= 16; table++)
+        qm_lately_note(l, 0, item(table, 5));
+    for (uint32_t table = 1; table <= 16; table++)
+        assert_true(qm_lately_has(l, 0, item(table, 5)));
+    qm_lately_free(l);
+}
+
 TEST(test_forget)
 {
     struct qm_lately *l = new_lately();
@@ -153,5 +165,23 @@ TEST(test_long)
         assert_false(qm_lately_has(l, now + around / 2, item(1, 5)));
         assert_false(qm_lately_has(l, now, item(1, 6)));
     }
+    qm_lately_free(l);
+}
+
+/* Nor do blocks that have rows which were not noted look younger then: the one that was
+ * noted longest ago makes room. */
+TEST(test_long_ago)
+{
+    struct qm_lately *l = qm_lately_new(2, AGAIN_MS); /* one set */
+    const uint64_t around = UINT16_MAX;
+
+    assert_non_null(l);
+    qm_lately_note(l, around - 30, item(1, 0));
+    qm_lately_note(l, around - 20, item(2, 0));
+    qm_lately_note(l, around - 10, item(1, 0)); /* the younger one */
+    qm_lately_note(l, around + 2, item(3, 0));
+    assert_true(qm_lately_has(l, around + 2, item(1, 0)));
+    assert_false(qm_lately_has(l, around + 2, item(2, 0)));
+    assert_true(qm_lately_has(l, around + 2, item(3, 0)));
     qm_lately_free(l);
 }
