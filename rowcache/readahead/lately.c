@@ -81,8 +81,8 @@ static uint32_t name_of_table(uint32_t table)
 static struct set *set_of(const struct qm_lately *r, uint32_t table, int64_t block,
                           uint32_t *name)
 {
-    uint64_t hash =
-        ((uint64_t)block ^ (uint64_t)table << 40) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = ((uint64_t)block ^ table * UINT64_C(0xc2b2ae3d27d4eb4f)) *
+                    UINT64_C(0x9e3779b97f4a7c15);
 
     *name = name_of_table(table) | (uint32_t)(hash >> 8 & ((1 << HASH_BITS) - 1));
     *name += *name == 0;

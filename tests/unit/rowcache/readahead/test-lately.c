@@ -44,13 +44,15 @@ TEST(test_time)
 /* Tables have rows of the same numbers: their blocks do not share the places of one. */
 TEST(test_tables)
 {
-    struct qm_lately *l = new_of(32768); /* as auto has: few do not tell tables */
+    for (uint32_t apart = 1; apart <= 512; apart *= 2) {
+        struct qm_lately *l = new_of(32768); /* as auto has */
 
-    for (uint32_t table = 1; table <= 16; table++)
-        qm_lately_note(l, 0, item(table, 5));
-    for (uint32_t table = 1; table <= 16; table++)
-        assert_true(qm_lately_has(l, 0, item(table, 5)));
-    qm_lately_free(l);
+        for (uint32_t i = 1; i <= 16; i++)
+            qm_lately_note(l, 0, item(i * apart, 5));
+        for (uint32_t i = 1; i <= 16; i++)
+            assert_true(qm_lately_has(l, 0, item(i * apart, 5)));
+        qm_lately_free(l);
+    }
 }
 
 TEST(test_forget)
