@@ -424,11 +424,12 @@ static struct call another(struct qms_prefetch *p)
 {
     const struct call none = {false, NULL};
 
-    if (p->stop || !any_waits(p) || !may_send(p))
+    if (p->stop || !any_waits(p) || (p->idle == 0 && !p->config.follows) ||
+        !may_send(p)) /* which makes each demand that ends come here */
         return none;
     if (p->idle > 0)
         return (struct call){true, NULL};
-    if (!p->config.follows || p->alive >= p->config.threads || p->alive >= allowed(p) ||
+    if (p->alive >= p->config.threads || p->alive >= allowed(p) ||
         p->alive >= within_lanes(p, p->alive + 1) || qms_now() < p->next)
         return none;
     for (unsigned i = 0; i < p->config.threads; i++) {

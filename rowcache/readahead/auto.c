@@ -369,6 +369,13 @@ static void unask(struct qm_auto *ra, struct qm_item item, unsigned arm)
     qm_lately_forget(ra->recent, item);
 }
 
+/* The same of one that waits. */
+static void drop(struct qm_auto *ra, struct qm_item item, unsigned arm)
+{
+    unask(ra, item, arm);
+    ra->stats.dropped++;
+}
+
 struct leaving {
     struct qm_auto *ra;
     bool all;
@@ -382,8 +389,7 @@ static bool is_leaving(void *opaque, struct qm_item item, unsigned arm)
 
     if (!leaving->all && item.table != leaving->table)
         return false;
-    unask(leaving->ra, item, arm);
-    leaving->ra->stats.dropped++;
+    drop(leaving->ra, item, arm);
     return true;
 }
 
@@ -394,8 +400,7 @@ static bool is_off(void *opaque, struct qm_item item, unsigned arm)
 
     if (has_rule(ra, rule_of(ra, arm)))
         return false;
-    unask(ra, item, arm);
-    ra->stats.dropped++;
+    drop(ra, item, arm);
     return true;
 }
 
@@ -500,7 +505,7 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
         leave(ra, all[i], item, *value);
     }
     qm_watcher_end(ra->watcher, 0, item, QM_RULE_YIELD_UNKNOWN);
-    may_be_asked_again(ra, item); /* at once */
+    may_be_asked_again(ra, item);
 }
 
 void qm_auto_dropped_all(struct qm_auto *ra)
@@ -509,10 +514,10 @@ void qm_auto_dropped_all(struct qm_auto *ra)
     struct qm_item item;
     uint64_t value;
 
+    unask_all(ra); /* first, so that nothing is looked for in the queue */
     for (unsigned i = 0; i < 2; i++)
         while (qm_items_oldest(all[i], &item, &value))
             qm_auto_dropped(ra, item);
-    unask_all(ra);
     qm_watcher_end_all(ra->watcher);
     qm_lately_clear(ra->recent);
 }

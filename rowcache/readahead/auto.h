@@ -67,8 +67,7 @@ struct qm_auto_stats {
     uint64_t asked[QM_AUTO_RULES], fetched[QM_AUTO_RULES], used[QM_AUTO_RULES],
         wasted[QM_AUTO_RULES];
     double us[QM_AUTO_RULES]; /* that the database took */
-    uint64_t dropped; /* rows that were wanted, and are not in a request any more, or
-                         had no place there */
+    uint64_t dropped;         /* rows for which no request had room, or that left one */
 };
 
 struct qm_auto_calls {
@@ -85,7 +84,7 @@ struct qm_auto;
 struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
                             const struct qm_auto_calls *calls);
 void qm_auto_free(struct qm_auto *ra);
-/* What others were to ask for, they do not. */
+/* Rows that wait for a rule that is not among these are dropped. */
 void qm_auto_set_rules(struct qm_auto *ra, unsigned rules);
 
 /* A client's read.  hit: it was kept; else it waited for us. */
@@ -102,12 +101,12 @@ void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
 /* A row is kept no more, for a reason that says nothing of what read it ahead; all. */
 void qm_auto_dropped(struct qm_auto *ra, struct qm_item item);
 void qm_auto_dropped_all(struct qm_auto *ra);
-/* All rows of a table have gone: what it was to be asked for, it is not. */
+/* All rows of a table have gone; those of it that wait are dropped. */
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
 /* A client's read takes processors that long, as they measure the work of rows. */
 void qm_auto_work(struct qm_auto *ra, double us);
-/* That number will be another table's: what was learned of it is forgotten, and what it
- * was to be asked for, it is not. */
+/* That number will be another table's: what was learned of it is forgotten, and its
+ * rows that wait are dropped. */
 void qm_auto_forget_table(struct qm_auto *ra, uint32_t table);
 /* The share of the connections that clients' reads have. */
 void qm_auto_busy(struct qm_auto *ra, double busy);

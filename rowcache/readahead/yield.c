@@ -302,8 +302,8 @@ static unsigned room_to_watch(const struct qm_rule_yield_arm *a)
     return a->watched < most ? most - a->watched : 0;
 }
 
-/* What its rows took was some time ago, and may have become less: each time that it is
- * looked at anew, that counts half as much.  What they take then is what counts. */
+/* Each further trial halves what its rows cost when they were fetched last: they may
+ * have become cheaper.  The next rows that are fetched tell their cost anew. */
 static void doubt_cost(struct qm_rule_yield_arm *a)
 {
     a->cost_us /= 2;

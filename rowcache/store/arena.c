@@ -138,8 +138,7 @@ static bool add_chunk(struct arena *a)
     if (before < size)
         munmap(all + before + size, size - before);
     c = (struct arena_chunk *)(all + before);
-    /* Either is said: where huge pages are for all that do not say, a chunk of few
-     * would have one, too. */
+    /* Where the kernel gives huge pages by default, chunks have to decline them. */
     (void)madvise(c, size, a->most >= HUGE_LEAST ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     *c = (struct arena_chunk){.next = a->chunks};
     if (a->chunks)

@@ -86,7 +86,7 @@ static void change_some(unsigned n)
     }
 }
 
-/* What is in the buffer, with so many reads. */
+/* Writes the buffer; meanwhile `reads` pages are read from disk. */
 static void write_all(uint64_t reads)
 {
     uint64_t batches = p->stats.disk_batches;
@@ -99,7 +99,8 @@ static void write_all(uint64_t reads)
     assert_int_equal(p->just_read, 0);
 }
 
-/* Writes n keys that were just read, and `others` that were not; with so many reads. */
+/* Writes n keys that were just read, and `others` that were not; meanwhile `reads`
+ * pages are read from disk. */
 static void write_some(unsigned n, unsigned others, uint64_t reads)
 {
     p->buffer_bytes = UINT64_MAX / 2; /* it is not written before */
