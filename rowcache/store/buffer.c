@@ -205,6 +205,8 @@ static int write_slice(struct partition *p, struct slice *s)
     for (size_t i = 0; i < s->count; i++)
         s->changes[i] = record_of(s->entries[i].entry, &s->entries[i].name);
     p->disk_error = r = p->disk_ops->apply(p->disk, s->changes, s->count);
+    for (size_t i = 0; p->scratch && i < s->count; i++)
+        p->scratch->bytes += store_disk_size(&s->changes[i]);
     if (r != 0) {
         suspect(p, s);
         return r;
@@ -378,6 +380,8 @@ int store_buffer_write(struct partition *p)
 
     if (n == 0)
         return 0;
+    if (!p->disk)
+        return store_scratch_takes(p, p->disk_error) ? 0 : EIO;
     if (p->logs && (r = store_log_write(&p->log, true)) != 0)
         return p->disk_error = r;
     lines = malloc(n * sizeof *lines);
@@ -391,5 +395,5 @@ int store_buffer_write(struct partition *p)
         adapt(p, n, pages_read() - pages);
     if (r == 0 && (p->bloom.words || p->ops->counts) && is_worn(&p->bloom))
         (void)store_filter_make(p);
-    return r;
+    return r != 0 && store_scratch_takes(p, r) ? 0 : r;
 }

@@ -234,6 +234,18 @@ static int lmdb_walk(struct disk *d, const struct disk_name *from, disk_visit *v
     return stopped ? stopped : r == MDB_NOTFOUND ? 0 : error_of(r);
 }
 
+static uint64_t lmdb_used(struct disk *d)
+{
+    MDB_stat st = {0};
+
+    if (mdb_txn_renew(d->reading) != 0)
+        return 0;
+    (void)mdb_stat(d->reading, d->db, &st);
+    mdb_txn_reset(d->reading);
+    return (st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages) *
+           (uint64_t)st.ms_psize;
+}
+
 static int lmdb_checkpoint(struct disk *d)
 {
     return error_of(mdb_env_sync(d->env, 1));
@@ -243,10 +255,12 @@ const struct disk_ops disk_lmdb = {
     .name = "lmdb",
     .has_pages = true,
     .unsynced_most = PAGES_MOST,
+    .bytes_most = LMDB_MAP_SIZE,
     .open = lmdb_open,
     .get = lmdb_get,
     .apply = lmdb_apply,
     .walk = lmdb_walk,
+    .used = lmdb_used,
     .checkpoint = lmdb_checkpoint,
     .close = lmdb_close,
 };

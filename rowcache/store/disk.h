@@ -100,6 +100,7 @@ struct disk_ops {
     /* Bytes of cache that it makes use of while apply() need not make durable, at most;
      * 0: any. */
     uint64_t unsynced_most;
+    uint64_t bytes_most; /* that it can hold; 0: any */
     /* Recovers after a crash.  EBADMSG: the files are damaged, for certain, and are set
      * aside.  Any other error leaves them where they are. */
     int (*open)(const struct disk_config *config, struct disk **d);
@@ -112,6 +113,8 @@ struct disk_ops {
     /* In ascending order of names, from `from` on, which may be none of them. */
     int (*walk)(struct disk *d, const struct disk_name *from, disk_visit *visit,
                 void *opaque);
+    /* Bytes that records take on disk; NULL: what was written tells. */
+    uint64_t (*used)(struct disk *d);
     /* Makes all that was applied durable, and the next recovery short. */
     int (*checkpoint)(struct disk *d);
     /* What the layer's library said first of an error; NULL: nothing.  Valid until

@@ -108,6 +108,30 @@ static bool is_known(unsigned version, int fields, unsigned hash, unsigned short
     }
 }
 
+/* What an earlier process left, of whatever version and settings, if it was a store. */
+static int remove_earlier(struct qmstore *s, char *err, size_t len)
+{
+    static const char begin[] = "qmstore ";
+    int fd = openat(s->dir, "qmstore", O_RDWR | O_CLOEXEC | O_NOFOLLOW), r = 0;
+    char text[sizeof begin - 1];
+
+    if (fd == -1)
+        return 0; /* there is none, or it cannot be opened below, either */
+    if (flock(fd, LOCK_EX | LOCK_NB) == -1)
+        r = store_refuse(err, len, EBUSY, "%s: another process has this store open",
+                         s->path);
+    else if (pread(fd, text, sizeof text, 0) != (ssize_t)sizeof text ||
+             memcmp(text, begin, sizeof text) != 0)
+        r = store_refuse(err, len, ENOTEMPTY,
+                         "%s is neither empty nor a store: nothing was changed",
+                         s->path);
+    else if ((r = store_scratch_remove(s->dir)) != 0 ||
+             (r = make_format(s->dir, &s->config)) != 0)
+        (void)store_refuse(err, len, r, "%s: %s", s->path, strerror(r));
+    close(fd);
+    return r;
+}
+
 int store_format_open(struct qmstore *s, char *err, size_t len)
 {
     const struct qmstore_config *c = &s->config;
@@ -122,6 +146,8 @@ int store_format_open(struct qmstore *s, char *err, size_t len)
     if (flock(s->dir, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK)
         return store_refuse(err, len, EBUSY, "%s: another process has this store open",
                             c->path);
+    if (s->scratch && (r = remove_earlier(s, err, len)) != 0)
+        return r;
     s->format = openat(s->dir, "qmstore", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (s->format == -1 && errno == ENOENT) {
         r = is_empty(s->dir, &empty);

@@ -8,6 +8,7 @@
  *   policy-*.c   which entry leaves memory, and which may take its place
  *   table.c      entries by hash; their memory
  *   buffer.c     the write buffer: entries on their way to disk
+ *   scratch.c    a store whose contents need not last: what it drops
  *   bloom.c      which keys cannot be on disk
  *   cold.c       how often keys on disk were asked for
  *   names.c      what records are called on disk
@@ -33,6 +34,7 @@
 #ifndef QM_STORE_INTERNAL_H
 #define QM_STORE_INTERNAL_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -240,6 +242,18 @@ struct policy_ops {
 
 extern const struct policy_ops store_lru, store_mru, store_lfu, store_wtinylfu;
 
+/* What a partition of a store that is scratch (qmstore_open_scratch()) has more. */
+struct scratch {
+    int refused;      /* why the disk layer refused what it was asked; 0: it did not */
+    uint64_t most;    /* bytes that records may take; 0: any */
+    uint64_t batches; /* when these were looked at last */
+    uint64_t bytes;   /* of records that were written, in all */
+    uint64_t warned;  /* when; ms */
+    uint64_t tried;   /* to open the layer anew, in vain; ms */
+    struct disk_name at; /* up to here records were looked at */
+    char path[];         /* the layer's directory */
+};
+
 struct partition {
     pthread_mutex_t lock;
     struct table table;
@@ -266,10 +280,11 @@ struct partition {
     uint64_t damaged_copies; /* of them, when the filter was made */
     uint64_t shadowed;       /* of them, bytes of entries with on_disk */
     size_t dead, memory_keys;
-    int disk_error;         /* of the last write to the disk layer */
-    bool doubtful;          /* one failed, so that `on_disk` may be without a copy */
-    bool has_expiry;        /* keys may expire, so they are looked for */
-    struct disk_name swept; /* up to here */
+    int disk_error;          /* of the last write to the disk layer */
+    struct scratch *scratch; /* of a store that need not outlive its process; or NULL */
+    bool doubtful;           /* one failed, so that `on_disk` may be without a copy */
+    bool has_expiry;         /* keys may expire, so they are looked for */
+    struct disk_name swept;  /* up to here */
 
     const struct qmstore_config *config;
     struct qmstore_stats stats; /* counters only */
@@ -342,7 +357,11 @@ struct store_hash store_name_hash(const struct disk_name *name);
 int store_record_unpack(const struct disk_name *name, struct store_hash hash,
                         const void *bytes, size_t len, struct disk_record *r);
 
-/* store.c: sets `memory` to what the rest leaves. */
+/* Takes an entry away, wherever it is. */
+void store_partition_drop(struct partition *p, struct entry *e);
+/* store.c: opens the disk layer in `path`. */
+int store_disk_open(struct partition *p, const char *path, char *why, size_t why_len);
+/* Sets `memory` to what the rest leaves. */
 void store_set_memory(struct partition *p);
 uint64_t store_disk_cache(const struct qmstore_config *c); /* bytes, of a partition's */
 
@@ -351,6 +370,25 @@ void store_buffer_add(struct partition *p, struct entry *e);    /* takes it over
 void store_buffer_remove(struct partition *p, struct entry *e); /* gives it back */
 int store_buffer_write(struct partition *p);                    /* all of it */
 int store_filter_make(struct partition *p); /* from what is on disk */
+
+/* scratch.c.  Removes all partitions; the directory stays a store's. */
+int store_scratch_remove(int dir);
+/* Of a partition that is scratch, when nobody has a pointer into it: if the disk layer
+ * has refused something, what is on disk is dropped; if records take more than they
+ * may, some of them.  All calls end with it before they unlock. */
+void store_scratch_mend(struct partition *p);
+/* Drops all keys. */
+void store_scratch_clear(struct partition *p);
+
+/* Whether the disk layer's error is not the caller's: what is on disk will be dropped.
+ */
+static inline bool store_scratch_takes(struct partition *p, int error)
+{
+    if (!p->scratch || error == ENOMEM)
+        return false;
+    p->scratch->refused = error;
+    return true;
+}
 
 /* recover.c.  Opens the log in dir and replays it.  *set_aside: the partition's files
  * are damaged, or of a process that was killed in QMSTORE_NONE. */

@@ -10,7 +10,7 @@
 
 #include "rowcache/store/store.h"
 
-enum { RANGE_KEYS = 64 };
+enum { RANGE_KEYS = 64, REMOVED = 4096, REMOVED_BYTES = 1 << 20 };
 
 /* A log is begun anew when it is longer than twice what it began with, and that: rarely
  * enough to cost little, and short enough to be replayed in some seconds. */
@@ -41,6 +41,7 @@ static int get(struct qmstore *s, const void *key, size_t key_len,
     p = partition_of(s, key, key_len, &k);
     pthread_mutex_lock(&p->lock);
     r = store_partition_get(p, &k, out);
+    store_scratch_mend(p);
     pthread_mutex_unlock(&p->lock);
     return r;
 }
@@ -125,6 +126,7 @@ int qmstore_delete(struct qmstore *s, const void *key, size_t key_len)
     r = make_log_ready(p);
     if (r == 0)
         r = carry_out(p, &c, false);
+    store_scratch_mend(p);
     sequence = p->log.appended;
     pthread_mutex_unlock(&p->lock);
     if (r == 0 && p->logs)
@@ -174,6 +176,7 @@ static int change_partition(struct partition *p, const struct qmstore_change *ch
             first = error;
     }
     mark(p, changes, which, n, false);
+    store_scratch_mend(p);
     sequence = p->log.appended;
     pthread_mutex_unlock(&p->lock);
     if (r == 0 && p->logs)
@@ -294,8 +297,10 @@ static int copy_range(struct range *r, uint64_t from)
     }
     if (error != 0)
         return error;
-    error = r->p->disk_ops->walk(r->p->disk, &first, copy_record, r);
-    return error == ENOUGH ? 0 : error;
+    if (r->p->disk)
+        error = r->p->disk_ops->walk(r->p->disk, &first, copy_record, r);
+    return error == ENOUGH || (error != 0 && store_scratch_takes(r->p, error)) ? 0
+                                                                               : error;
 }
 
 /* Cursors leave out that many of the hashes' last values, for the partition. */
@@ -322,6 +327,7 @@ static int walk_range(struct range *r, uint64_t *from, each_key *each, void *opa
         r->to = UINT64_MAX;
     r->count = 0;
     error = copy_range(r, *from);
+    store_scratch_mend(r->p);
     pthread_mutex_unlock(&r->p->lock);
     for (size_t i = 0; i < r->count; i++) {
         struct copy *c = &r->copies[i];
@@ -386,17 +392,64 @@ int qmstore_each(struct qmstore *s,
     return r;
 }
 
-static int remove_key(void *opaque, const void *key, size_t key_len, const void *value,
-                      size_t value_len, uint64_t expires)
-{
-    int r = qmstore_delete(opaque, key, key_len);
+/* Keys that are removed in one batch, so that each does not take a sync. */
+struct removal {
+    struct qmstore *store;
+    struct qmstore_change changes[REMOVED];
+    size_t n, bytes;
+};
 
-    return r == ENOENT ? 0 : r;
+static int remove_gathered(struct removal *m)
+{
+    int r = qmstore_batch(m->store, m->changes, m->n);
+
+    for (size_t i = 0; i < m->n; i++)
+        free((void *)(uintptr_t)m->changes[i].key);
+    m->n = m->bytes = 0;
+    return r;
+}
+
+static int gather(void *opaque, const void *key, size_t key_len, const void *value,
+                  size_t value_len, uint64_t expires)
+{
+    struct removal *m = opaque;
+    void *copy = malloc(key_len);
+
+    if (!copy)
+        return ENOMEM;
+    memcpy(copy, key, key_len);
+    m->changes[m->n++] = (struct qmstore_change){.key = copy, .key_len = key_len};
+    m->bytes += key_len;
+    return m->n == REMOVED || m->bytes >= REMOVED_BYTES ? remove_gathered(m) : 0;
+}
+
+static int clear_scratch(struct qmstore *s)
+{
+    for (unsigned i = 0; i < s->config.partitions; i++) {
+        struct partition *p = &s->partitions[i];
+
+        pthread_mutex_lock(&p->lock);
+        store_scratch_clear(p);
+        pthread_mutex_unlock(&p->lock);
+    }
+    return 0;
 }
 
 int qmstore_clear(struct qmstore *s)
 {
-    return qmstore_each(s, remove_key, s);
+    struct removal *m;
+    int r, last;
+
+    if (s->scratch)
+        return clear_scratch(s);
+    m = calloc(1, sizeof *m);
+    if (!m)
+        return ENOMEM;
+    m->store = s;
+    r = qmstore_each(s, gather, m);
+    last = remove_gathered(m);
+    free(m);
+    return r ? r : last;
 }
 
 int qmstore_flush(struct qmstore *s)
@@ -417,6 +470,7 @@ int qmstore_flush(struct qmstore *s)
         } else {
             pthread_mutex_lock(&p->lock);
             r = store_buffer_write(p);
+            store_scratch_mend(p);
             pthread_mutex_unlock(&p->lock);
         }
         if (first == 0)
@@ -495,7 +549,8 @@ void qmstore_get_stats(struct qmstore *s, struct qmstore_stats *stats)
         stats->log_bytes += log.bytes;
         if (stats->error == 0)
             stats->error = p->disk_error ? p->disk_error : log.error;
-        stats->disk += bytes_below(p->dir, ".");
         pthread_mutex_unlock(&p->lock);
+        /* Many files take long, and others need the lock. */
+        stats->disk += bytes_below(p->dir, ".");
     }
 }

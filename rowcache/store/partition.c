@@ -131,7 +131,7 @@ static bool may_enter(struct partition *p, struct store_hash hash, uint64_t byte
     return !store_is_full(p, bytes) || p->ops->admit(p, hash, frequency);
 }
 
-static void drop(struct partition *p, struct entry *e)
+void store_partition_drop(struct partition *p, struct entry *e)
 {
     if (e->place == PLACE_BUFFER)
         store_buffer_remove(p, e);
@@ -160,7 +160,7 @@ static int find_on_disk(struct partition *p, const struct store_key *key, void *
     if (error == ENOENT)
         p->stats.false_positives++;
     if (error != 0)
-        return error;
+        return error != ENOENT && store_scratch_takes(p, error) ? ENOENT : error;
     error = store_record_unpack(&name, key->hash, *bytes, len, r);
     if (error == 0 &&
         (r->key_len != key->len || memcmp(r->key, key->bytes, key->len) != 0))
@@ -168,7 +168,7 @@ static int find_on_disk(struct partition *p, const struct store_key *key, void *
     if (error != 0) {
         p->stats.damaged++;
         free(*bytes);
-        return error;
+        return store_scratch_takes(p, error) ? ENOENT : error;
     }
     r->key = key->bytes; /* not of the name, which ends here */
     calls = store_cold_count(&p->cold, key->hash);
@@ -435,7 +435,7 @@ static int put_absent(struct partition *p, const struct store_key *key,
     if (!e)
         return ENOMEM;
     if (dead)
-        drop(p, dead);
+        store_partition_drop(p, dead);
     if (on_disk)
         shadow(p, e);
     settle(p, e, enters);
@@ -487,7 +487,7 @@ int store_partition_delete(struct partition *p, const struct store_key *key)
     error = is_over(store_entry_expires(e)) ? ENOENT : 0;
     if (e->on_disk && !(tombstone = make(p, key, NULL, 0)))
         return ENOMEM; /* without it, the older value would be back */
-    drop(p, e);
+    store_partition_drop(p, e);
     if (tombstone) {
         shadow(p, tombstone);
         settle(p, tombstone, false);
@@ -538,7 +538,7 @@ void store_partition_sweep(struct partition *p)
     struct sweep s = {.p = p};
     uint64_t from = store_name_hash(&p->swept).high, until = UINT64_MAX, first, last;
 
-    if (!p->has_expiry || p->disk_error != 0)
+    if (!p->has_expiry || p->disk_error != 0 || !p->disk)
         return;
     if (p->disk_ops->walk(p->disk, &p->swept, look_at, &s) != 0 &&
         s.records < SWEEP_RECORDS) {
@@ -583,7 +583,7 @@ void store_partition_sweep(struct partition *p)
             if (e->on_disk && !copy)
                 continue;
             p->stats.expired++;
-            drop(p, e);
+            store_partition_drop(p, e);
             if (copy) {
                 shadow(p, copy);
                 settle(p, copy, false);

@@ -98,6 +98,17 @@ QMSTORE_PUBLIC int qmstore_open(const struct qmstore_config *config,
  * is freed, too, and the next qmstore_open() recovers it as after a crash. */
 QMSTORE_PUBLIC int qmstore_close(struct qmstore *store);
 
+/* Opens a store for this process alone, as for a cache of what is elsewhere.  What an
+ * earlier process left in the directory is removed first, if it was a store, whatever
+ * its settings; durability is QMSTORE_NONE; qmstore_close() removes all but what says
+ * that the directory is a store's.  If the disk refuses (ENOSPC, EIO, EBADMSG), keys on
+ * disk are dropped, with a warning, and the store goes on without them: no such error
+ * is returned. disk_most: bytes that keys on disk may take, about; some are dropped at
+ * random when they take more.  0: any. */
+QMSTORE_PUBLIC int qmstore_open_scratch(const struct qmstore_config *config,
+                                        uint64_t disk_most, struct qmstore **store,
+                                        char *err, size_t err_len);
+
 /* The value of a key: *value is the caller's, to free(); a value has a NUL byte behind
  * it that does not count.  value may be NULL: whether there is the key.  *expires may
  * be NULL; it is set to when the key's life ends, in ms since 1970, or 0.  ENOENT:

@@ -140,8 +140,7 @@ uint64_t store_disk_cache(const struct qmstore_config *c)
     return c->durability == QMSTORE_NONE && most && bytes > most ? most : bytes;
 }
 
-static int open_disk(struct partition *p, int dir, const char *path, char *why,
-                     size_t why_len)
+int store_disk_open(struct partition *p, const char *path, char *why, size_t why_len)
 {
     const struct qmstore_config *c = p->config;
     const struct disk_config config = {
@@ -154,8 +153,7 @@ static int open_disk(struct partition *p, int dir, const char *path, char *why,
         .why_len = why_len,
     };
 
-    p->disk_ops = store_disk_find(c->disk);
-    if (mkdirat(dir, "disk", 0700) == -1 && errno != EEXIST)
+    if (mkdirat(p->dir, "disk", 0700) == -1 && errno != EEXIST)
         return errno;
     return p->disk_ops->open(&config, &p->disk);
 }
@@ -177,6 +175,7 @@ static int close_partition(struct partition *p, bool clean)
         close(p->dir);
     p->dir = -1;
     pthread_mutex_destroy(&p->lock);
+    free(p->scratch);
     return r;
 }
 
@@ -224,6 +223,21 @@ static uint64_t buffer_bytes(const struct qmstore_config *c)
     return c->write_buffer || bytes > 64 << 10 ? bytes : 64 << 10;
 }
 
+static struct scratch *new_scratch(const struct qmstore *s, const char *path)
+{
+    uint64_t can_hold = store_disk_find(s->config.disk)->bytes_most;
+    size_t n = strlen(path) + 1;
+    struct scratch *scratch = calloc(1, sizeof *scratch + n);
+
+    if (!scratch)
+        return NULL;
+    scratch->most = s->disk_most / s->config.partitions;
+    if (can_hold > 0 && (scratch->most == 0 || scratch->most > can_hold / 4 * 3))
+        scratch->most = can_hold / 4 * 3; /* the rest is half-empty pages */
+    memcpy(scratch->path, path, n);
+    return scratch;
+}
+
 /* Opens a partition.  *set_aside: its files are damaged; it is closed again. */
 static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
                           char *why)
@@ -236,6 +250,7 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
 
     *p = (struct partition){.config = c,
                             .ops = find_policy(c->policy),
+                            .disk_ops = store_disk_find(c->disk),
                             .hash = s->hash,
                             .has_short = s->has_short,
                             .dir = -1,
@@ -255,6 +270,8 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     if ((size_t)snprintf(path, sizeof path, "%s/%u/disk", c->path, number) >=
         sizeof path)
         return ENAMETOOLONG;
+    if (s->scratch && !(p->scratch = new_scratch(s, path)))
+        return ENOMEM;
     /* Chunks are within the bound, full or not; the table takes about a sixteenth. */
     store_set_memory(p);
     r = store_table_init(&p->table, p->memory / 16 * 15 + p->buffer_bytes);
@@ -262,7 +279,7 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
         r = p->ops->init(p);
     if (r != 0)
         return r;
-    r = open_disk(p, p->dir, path, why, WHY);
+    r = store_disk_open(p, path, why, WHY);
     if (r == 0 && (r = store_filter_make(p)) != 0)
         tell_words(p, why);
     if (r != 0) {
@@ -370,6 +387,7 @@ void store_tick(struct qmstore *s, unsigned i)
         (void)store_log_write(&p->log, false);
     pthread_mutex_lock(&p->lock);
     store_partition_sweep(p);
+    store_scratch_mend(p);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -386,8 +404,9 @@ static void free_store(struct qmstore *s)
     free(s);
 }
 
-int qmstore_open(const struct qmstore_config *config, struct qmstore **store, char *err,
-                 size_t err_len)
+static int open_store(const struct qmstore_config *config, bool scratch,
+                      uint64_t disk_most, struct qmstore **store, char *err,
+                      size_t err_len)
 {
     pthread_condattr_t monotonic;
     struct qmstore *s;
@@ -401,6 +420,8 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
         return store_refuse(err, err_len, ENOMEM, "out of memory");
     s->dir = s->format = -1;
     s->config = *config;
+    s->scratch = scratch;
+    s->disk_most = disk_most;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -441,13 +462,29 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
             struct partition *p = &s->partitions[i];
 
             /* Nothing was changed, so in QMSTORE_NONE nothing is to be set aside. */
-            (void)close_partition(p, p->log.opened && store_checkpoint(p) == 0);
+            (void)close_partition(p, !scratch && p->log.opened &&
+                                         store_checkpoint(p) == 0);
         }
         free_store(s);
         return r;
     }
     *store = s;
     return 0;
+}
+
+int qmstore_open(const struct qmstore_config *config, struct qmstore **store, char *err,
+                 size_t err_len)
+{
+    return open_store(config, false, 0, store, err, err_len);
+}
+
+int qmstore_open_scratch(const struct qmstore_config *config, uint64_t disk_most,
+                         struct qmstore **store, char *err, size_t err_len)
+{
+    struct qmstore_config c = *config;
+
+    c.durability = QMSTORE_NONE;
+    return open_store(&c, true, disk_most, store, err, err_len);
 }
 
 int qmstore_close(struct qmstore *s)
@@ -463,7 +500,7 @@ int qmstore_close(struct qmstore *s)
     }
     for (unsigned i = 0; i < s->config.partitions; i++) {
         struct partition *p = &s->partitions[i];
-        int r = store_checkpoint(p), error;
+        int r = s->scratch ? 0 : store_checkpoint(p), error;
 
         if (r != 0 && p->logs) /* without room for a new log, the old one has some */
             (void)store_log_write(&p->log, true);
@@ -471,6 +508,8 @@ int qmstore_close(struct qmstore *s)
         if (first == 0)
             first = r ? r : error;
     }
+    if (s->scratch)
+        first = store_scratch_remove(s->dir);
     free_store(s);
     return first;
 }

@@ -12,6 +12,8 @@ struct qmstore {
     int dir, format;
     unsigned hash; /* of names on disk: as in disk_config */
     bool has_short;
+    bool scratch; /* see scratch.c */
+    uint64_t disk_most;
     struct partition *partitions;
     unsigned opened; /* of the partitions, while the store is being opened */
 
