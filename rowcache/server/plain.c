@@ -144,19 +144,59 @@ void plain_ttl(struct client *c)
                          expires > now ? (int64_t)(expires - now + 500) / 1000 : 0);
 }
 
+static int by_key(const void *a, const void *b)
+{
+    const struct qmstore_change *x = a, *y = b;
+
+    if (x->key_len != y->key_len)
+        return x->key_len < y->key_len ? -1 : 1;
+    return memcmp(x->key, y->key, x->key_len);
+}
+
+/* Of those changes, the deletions of keys that are there, each once: they come first.
+ * An error is replied: false. */
+static bool keep_found(struct client *c, struct qmstore_change *changes, size_t *count)
+{
+    size_t found = 0;
+
+    qsort(changes, *count, sizeof *changes, by_key);
+    for (size_t i = 0; i < *count; i++) {
+        int error;
+
+        if (found > 0 && by_key(&changes[found - 1], &changes[i]) == 0)
+            continue;
+        error = qmstore_get(c->server->plain_store, changes[i].key, changes[i].key_len,
+                            NULL, NULL, NULL);
+        if (error == EBADMSG) /* can be removed */
+            error = 0;
+        if (error != EINVAL && failed(c, error))
+            return false;
+        if (error == 0)
+            changes[found++] = changes[i];
+    }
+    *count = found;
+    return true;
+}
+
+/* All or none, with one sync. */
 void plain_del(struct client *c)
 {
-    int64_t deleted = 0;
+    size_t count = word_count(c) - 1;
+    struct qmstore_change *changes = calloc(count, sizeof *changes);
 
-    for (unsigned i = 1; i < word_count(c); i++) {
-        int error =
-            qmstore_delete(c->server->plain_store, word(c, i), word_length(c, i));
-
-        if (error != EINVAL && failed(c, error))
-            return;
-        deleted += error == 0;
+    if (!changes) {
+        client_error(c, "OOM out of memory");
+        return;
     }
-    qm_reply_integer(&c->out, deleted);
+    for (size_t i = 0; i < count; i++)
+        changes[i] = (struct qmstore_change){
+            .key = word(c, (unsigned)i + 1),
+            .key_len = word_length(c, (unsigned)i + 1),
+        };
+    if (keep_found(c, changes, &count) &&
+        !failed(c, qmstore_batch(c->server->plain_store, changes, count)))
+        qm_reply_integer(&c->out, (int64_t)count);
+    free(changes);
 }
 
 void plain_flushdb(struct client *c)
@@ -286,16 +326,31 @@ void plain_setex(struct client *c)
         qm_reply_simple(&c->out, "OK");
 }
 
+/* All or none, with one sync. */
 void plain_mset(struct client *c)
 {
+    unsigned count = word_count(c) / 2;
+    struct qmstore_change *changes;
+
     if (word_count(c) % 2 == 0) {
         client_error(c, "ERR wrong number of arguments for '%s' command", c->command);
         return;
     }
-    for (unsigned i = 1; i < word_count(c); i += 2)
-        if (failed(c, put(c, i, word(c, i + 1), word_length(c, i + 1), 0)))
-            return;
-    qm_reply_simple(&c->out, "OK");
+    changes = calloc(count, sizeof *changes);
+    if (!changes) {
+        client_error(c, "OOM out of memory");
+        return;
+    }
+    for (unsigned i = 0; i < count; i++)
+        changes[i] = (struct qmstore_change){
+            .key = word(c, 2 * i + 1),
+            .value = word(c, 2 * i + 2),
+            .key_len = word_length(c, 2 * i + 1),
+            .value_len = word_length(c, 2 * i + 2),
+        };
+    if (!failed(c, qmstore_batch(c->server->plain_store, changes, count)))
+        qm_reply_simple(&c->out, "OK");
+    free(changes);
 }
 
 /* GETSET and GETDEL: the old value. */
