@@ -47,6 +47,7 @@ static const struct key {
     {"plain-memory", SIZE, AT(plain_memory), "64M", 8 << 20, UINT64_C(1) << 44, NULL},
     {"policy", WORD, AT(policy), "wtinylfu", 0, 0, " lru mru lfu wtinylfu "},
     {"disk", WORD, AT(disk), "lmdb", 0, 0, " bdb lmdb files "},
+    {"disk-size", SIZE, AT(disk_size), "0", 0, UINT64_C(1) << 50, NULL},
     {"durability", WORD, AT(durability), "lazy", 0, 0, " sync lazy none "},
     {"schema", TEXT, AT(schema), NULL, 0, 0, NULL},
     {"follow", FLAG, AT(follow), "on", 0, 0, NULL},

@@ -16,7 +16,7 @@ struct qm_config {
     char *readahead, *rules;
     bool follow, database_tls_verify, protected_mode;
     uint64_t socket_mode, max_clients, max_request, max_reply, input_memory, memory,
-        plain_memory;
+        plain_memory, disk_size;
     uint64_t port, connections, queue, timeout, max_lag, server_id;
     uint64_t redis_port, redis_database, redis_timeout;
 };

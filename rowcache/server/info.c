@@ -143,10 +143,12 @@ static size_t collect(struct server *s, struct number *to)
     N("store", "rows_in_memory", true, kept.memory_keys, "Of them in memory");
     N("store", "rows_memory_bytes", true, kept.memory, "Memory of rows");
     N("store", "rows_disk_bytes", true, kept.disk, "Disk of rows");
+    N("store", "rows_disk_refuses", true, kept.error != 0, "The disk takes no rows");
     N("store", "plain_keys", true, plain.keys, "Keys of database 1");
     N("store", "plain_in_memory", true, plain.memory_keys, "Of them in memory");
     N("store", "plain_memory_bytes", true, plain.memory, "Memory of keys");
     N("store", "plain_disk_bytes", true, plain.disk, "Disk of keys");
+    N("store", "plain_disk_refuses", true, plain.error != 0, "The disk takes no keys");
     N("store", "plain_lost", false, plain.lost, "Changes lost by a crash");
 #undef N
     return n;

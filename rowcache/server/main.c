@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "rowcache/server/binlog-check.h"
@@ -40,6 +41,18 @@ static void end(evutil_socket_t signal, short what, void *opaque)
 
 /* --- stores --- */
 
+/* Half of what is free, unless it is configured. */
+static uint64_t disk_of_rows(const struct qm_config *c)
+{
+    struct statvfs fs;
+
+    if (c->disk_size > 0)
+        return c->disk_size;
+    return statvfs(c->path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize / 2 : 0;
+}
+
+/* Rows are of no use to the next process: what it would have to find out of each is
+ * whether it is still right. */
 static struct qmstore *open_store(const struct qm_config *c, const char *name,
                                   uint64_t memory, bool lasting)
 {
@@ -51,6 +64,7 @@ static struct qmstore *open_store(const struct qm_config *c, const char *name,
     struct qmstore_config config;
     struct qmstore *store = NULL;
     char err[300] = "", *path;
+    int error;
 
     if (asprintf(&path, "%s/%s", c->path, name) == -1)
         return NULL;
@@ -59,12 +73,14 @@ static struct qmstore *open_store(const struct qm_config *c, const char *name,
     config.memory = memory;
     config.policy = c->policy;
     config.disk = c->disk;
-    config.durability = QMSTORE_NONE;
     config.warn = say;
-    for (int i = 0; lasting && i < 3; i++)
+    for (int i = 0; i < 3; i++)
         if (strcmp(c->durability, durabilities[i].word) == 0)
             config.durability = durabilities[i].value;
-    if (qmstore_open(&config, &store, err, sizeof err) != 0)
+    error = lasting ? qmstore_open(&config, &store, err, sizeof err)
+                    : qmstore_open_scratch(&config, disk_of_rows(c), &store, err,
+                                           sizeof err);
+    if (error != 0)
         fprintf(stderr, "qm-rowcache: %s: %s\n", path, err);
     free(path);
     return store;
@@ -222,8 +238,10 @@ static int serve(const struct qm_config *config)
     s.base = event_base_new();
     if (!s.base || !open_stores(&s))
         goto out;
-    if (!make_rows(&s) || rows_start(&s) == -1)
+    if (!make_rows(&s) || rows_start(&s) == -1) {
+        say(NULL, "out of memory");
         goto out;
+    }
     s.fill = qm_fill_start(&settings, s.rows, &s.tick, rows_done, &s);
     if (!s.fill || readahead_start(&s) == -1 || !start_following(&s, &settings))
         goto out;
