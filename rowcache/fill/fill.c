@@ -34,7 +34,18 @@ static void read_again(struct worker *w, struct qm_fill_job *job)
     qm_fill_read(w, job);
 }
 
-static void carry_out(struct worker *w, struct qm_fill_job *job)
+static bool are_some_connected(struct qm_fill *fill)
+{
+    bool some;
+
+    pthread_mutex_lock(&fill->lock);
+    some = fill->stats.connected > 0;
+    pthread_mutex_unlock(&fill->lock);
+    return some;
+}
+
+/* False: there is no connection, and others have some: they carry it out. */
+static bool carry_out(struct worker *w, struct qm_fill_job *job)
 {
     struct qm_fill *fill = w->fill;
     bool waited = w->mysql != NULL;
@@ -46,21 +57,43 @@ static void carry_out(struct worker *w, struct qm_fill_job *job)
                  "TRYAGAIN the database is slow: the read waited for %u ms",
                  fill->settings.timeout_ms);
         qm_text_add(&job->text, error, strlen(error));
-        qm_fill_remember_error(fill, error, false);
+        qm_fill_remember_error(fill, error);
     } else if (qm_fill_connect(w, error, sizeof error)) {
         qm_fill_read(w, job);
         if (waited && !w->mysql && job->outcome == QM_FILL_ERROR)
             read_again(w, job);
+    } else if (are_some_connected(fill)) {
+        return false;
     } else {
         qm_text_add(&job->text, error, strlen(error));
     }
+    return true;
+}
+
+/* A thread that may not connect yet leaves reads to those that are connected: it would
+ * always be free first, and give an error to what they could read. */
+static bool is_fit(const struct worker *w)
+{
+    return w->mysql || w->fill->stats.connected == 0 || !qm_fill_pauses(w->fill);
 }
 
 /* A read goes first, and finds a connection: read-ahead has half of them at most. */
-static bool may_read_ahead(const struct qm_fill *fill)
+static bool may_read_ahead(const struct worker *w)
 {
-    return fill->ahead_first &&
+    const struct qm_fill *fill = w->fill;
+
+    return fill->ahead_first && is_fit(w) &&
            fill->ahead_running < (fill->settings.connections + 1) / 2;
+}
+
+/* There is work.  If not all threads are fit for it, the one that wakes might not be.
+ * The lock is held. */
+static void wake_one(struct qm_fill *fill)
+{
+    if (qm_fill_pauses(fill))
+        pthread_cond_broadcast(&fill->wake);
+    else
+        pthread_cond_signal(&fill->wake);
 }
 
 /* The lock is held. */
@@ -84,7 +117,7 @@ static void read_ahead(struct worker *w)
     ahead->done(ahead);
     pthread_mutex_lock(&fill->lock);
     fill->ahead_running--;
-    pthread_cond_signal(&fill->wake);
+    wake_one(fill);
 }
 
 /* The lock is held. */
@@ -100,6 +133,20 @@ static void unlink_job(struct qm_fill *fill, struct qm_fill_job *job)
         fill->last = job->prev;
     job->waits = false;
     fill->load.waiting--;
+}
+
+/* It waits again, before all others.  The lock is held. */
+static void link_first(struct qm_fill *fill, struct qm_fill_job *job)
+{
+    job->prev = NULL;
+    job->next = fill->first;
+    if (fill->first)
+        fill->first->prev = job;
+    else
+        fill->last = job;
+    fill->first = job;
+    job->waits = true;
+    fill->load.waiting++;
 }
 
 double qm_fill_work(void)
@@ -130,7 +177,7 @@ static void *work(void *opaque)
         struct qm_fill_job *job;
         double worked;
 
-        while (!fill->first && !may_read_ahead(fill) && !fill->ending)
+        while (!(fill->first && is_fit(w)) && !may_read_ahead(w) && !fill->ending)
             pthread_cond_wait(&fill->wake, &fill->lock);
         job = fill->first;
         if (!job && fill->ahead_first) {
@@ -147,8 +194,13 @@ static void *work(void *opaque)
         fill->load.busy++;
         pthread_mutex_unlock(&fill->lock);
         worked = qm_fill_work();
-        if (job->text.length == 0)
-            carry_out(w, job);
+        if (job->text.length == 0 && !carry_out(w, job)) {
+            pthread_mutex_lock(&fill->lock);
+            fill->load.busy--;
+            link_first(fill, job);
+            wake_one(fill);
+            continue;
+        }
         worked = job->outcome == QM_FILL_ERROR ? 0 : qm_fill_work() - worked;
         fill->done(fill->opaque, job);
         pthread_mutex_lock(&fill->lock);
@@ -180,7 +232,7 @@ static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
         fill->last = job;
         job->waits = true;
         fill->load.waiting++;
-        pthread_cond_signal(&fill->wake);
+        wake_one(fill);
     }
     pthread_mutex_unlock(&fill->lock);
     return room;
@@ -229,7 +281,7 @@ bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead)
         *fill->ahead_last = ahead;
         fill->ahead_last = &ahead->next;
         fill->ahead_waiting++;
-        pthread_cond_signal(&fill->wake);
+        wake_one(fill);
     }
     pthread_mutex_unlock(&fill->lock);
     return room;

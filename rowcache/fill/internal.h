@@ -15,7 +15,7 @@ struct worker {
     bool started;
     MYSQL *mysql;
     struct qm_plan *plans; /* the last used first */
-    unsigned count, next_id;
+    unsigned count, prepared;
 };
 
 struct qm_fill {
@@ -32,6 +32,7 @@ struct qm_fill {
     unsigned ahead_waiting, ahead_running;
     bool ending;
     uint64_t failed_at;         /* of the last connection that could not be opened */
+    char refusal[400];          /* why: a reply */
     struct qm_fill_stats stats; /* but for these: */
     /* Changed with the lock, read without. */
     struct {
@@ -47,9 +48,10 @@ double qm_fill_work(void);
 
 /* read.c */
 void qm_fill_hang_up(struct worker *w);
-/* connecting: none is tried for a while. */
-void qm_fill_remember_error(struct qm_fill *fill, const char *error, bool connecting);
+void qm_fill_remember_error(struct qm_fill *fill, const char *error);
 void qm_fill_read(struct worker *w, struct qm_fill_job *job);
+/* No connection is tried yet: the last try failed.  The lock is held. */
+bool qm_fill_pauses(const struct qm_fill *fill);
 /* False, with a reply in error. */
 bool qm_fill_connect(struct worker *w, char *error, size_t size);
 /* The plan for the job, loaded and prepared; NULL: the job has its error. */

@@ -69,12 +69,21 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     MYSQL_ROW row;
     bool there = false;
 
-    add(&text, "SELECT s.COLUMN_NAME, c.DATA_TYPE, s.SUB_PART FROM"
-               " information_schema.COLUMNS c LEFT JOIN information_schema.STATISTICS s"
-               " ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND"
-               " s.COLUMN_NAME = c.COLUMN_NAME AND s.NON_UNIQUE = 0 AND"
-               " s.INDEX_NAME = ");
+    /* MariaDB opens this table alone where its names are constants in WHERE; for a join
+     * it opens all tables, also if they are constants in ON.  LIMIT keeps the inner
+     * SELECT from becoming a join. */
+    add(&text,
+        "SELECT s.COLUMN_NAME, c.DATA_TYPE, s.SUB_PART FROM"
+        " information_schema.COLUMNS c LEFT JOIN (SELECT COLUMN_NAME, SUB_PART,"
+        " SEQ_IN_INDEX FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ");
+    add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
+    add(&text, " AND TABLE_NAME = ");
+    add_escaped(&text, mysql, plan->table, strlen(plan->table));
+    add(&text, " AND BINARY TABLE_NAME = ");
+    add_escaped(&text, mysql, plan->table, strlen(plan->table));
+    add(&text, " AND NON_UNIQUE = 0 AND INDEX_NAME = ");
     add_escaped(&text, mysql, index, strlen(index));
+    add(&text, " LIMIT 64) s ON s.COLUMN_NAME = c.COLUMN_NAME");
     add(&text, " WHERE c.TABLE_SCHEMA = ");
     add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
     add(&text, " AND c.TABLE_NAME = ");
@@ -86,7 +95,7 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     add_escaped(&text, mysql, plan->table, strlen(plan->table));
     add(&text, " ORDER BY s.SEQ_IN_INDEX");
     plan->count = 0;
-    plan->prepared = false;
+    plan->state = QM_PLAN_LOADED;
     if (text.failed ||
         mysql_real_query(mysql, text.bytes, (unsigned long)text.length) != 0 ||
         !(result = mysql_store_result(mysql))) {
@@ -118,13 +127,12 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     return 0;
 }
 
-void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *text)
+/* The SELECT, in quotes. */
+static void add_statement(struct qm_text *text, const struct qm_plan *plan,
+                          MYSQL *mysql)
 {
     struct qm_text select = {0};
-    char head[32];
 
-    snprintf(head, sizeof head, "PREPARE q%u FROM ", plan->id);
-    add(text, head);
     add(&select, "SELECT * FROM ");
     qm_plan_add_name(&select, plan->schema);
     add(&select, ".");
@@ -139,6 +147,15 @@ void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *t
     if (!text->failed)
         add_escaped(text, mysql, select.bytes, select.length);
     qm_text_free(&select);
+}
+
+void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *text)
+{
+    char head[32];
+
+    snprintf(head, sizeof head, "PREPARE q%u FROM ", plan->id);
+    add(text, head);
+    add_statement(text, plan, mysql);
 }
 
 static bool is_number(const char *value, size_t length, bool integer)
@@ -174,8 +191,11 @@ bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
 {
     char head[32];
 
-    snprintf(head, sizeof head, "EXECUTE q%u USING ", plan->id);
-    add(text, head);
+    snprintf(head, sizeof head, "EXECUTE q%u", plan->id);
+    add(text, plan->state == QM_PLAN_PREPARED ? head : "EXECUTE IMMEDIATE ");
+    if (plan->state != QM_PLAN_PREPARED)
+        add_statement(text, plan, mysql);
+    add(text, " USING ");
     for (unsigned i = 0; i < plan->count; i++) {
         const char *value = name->values + name->part[i].at;
         size_t length = name->part[i].length;

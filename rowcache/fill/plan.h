@@ -19,8 +19,13 @@ struct qm_plan {
     char schema[QM_NAME_LENGTH + 1], table[QM_NAME_LENGTH + 1],
         index[QM_NAME_LENGTH + 1];
     uint64_t generation, loaded; /* of the table; ns */
-    unsigned id;                 /* of the statement */
-    bool prepared;
+    unsigned id;                 /* of the statement, if it has one */
+    bool has_id;
+    enum qm_plan_state {
+        QM_PLAN_LOADED,
+        QM_PLAN_PREPARED,
+        QM_PLAN_IMMEDIATE, /* it has no statement: each read sends it */
+    } state;
     unsigned count; /* 0: it has no such key */
     struct qm_plan_column column[QM_NAME_PARTS];
 };
@@ -32,7 +37,7 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
 void qm_plan_add_name(struct qm_text *text, const char *name);
 /* The text of PREPARE. */
 void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *text);
-/* The text of EXECUTE.  False: no row can have these values. */
+/* The text of EXECUTE, or EXECUTE IMMEDIATE.  False: no row can have these values. */
 bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
                      MYSQL *mysql, struct qm_text *text);
 /* Whether these values can be written in this one way only, so that no row is certain

@@ -12,7 +12,12 @@
 
 #include "rowcache/fill/internal.h"
 
-enum { PLANS = 1024, BACKOFF_MS = 1000, UNFOLLOWED_MS = 5000 };
+enum {
+    PLANS = 1024,      /* of a connection */
+    STATEMENTS = 8000, /* of all; MariaDB's default is 16382, for all clients */
+    BACKOFF_MS = 1000,
+    UNFOLLOWED_MS = 5000,
+};
 
 /* --- a thread's connection --- */
 
@@ -24,7 +29,7 @@ static void forget_plans(struct worker *w)
         w->plans = plan->next;
         free(plan);
     }
-    w->count = 0;
+    w->count = w->prepared = 0; /* their statements stay until the numbers are reused */
 }
 
 void qm_fill_hang_up(struct worker *w)
@@ -39,14 +44,28 @@ void qm_fill_hang_up(struct worker *w)
     pthread_mutex_unlock(&w->fill->lock);
 }
 
-void qm_fill_remember_error(struct qm_fill *fill, const char *error, bool connecting)
+void qm_fill_remember_error(struct qm_fill *fill, const char *error)
 {
     pthread_mutex_lock(&fill->lock);
     fill->stats.errors++;
-    if (connecting)
-        fill->failed_at = qm_rows_now();
     snprintf(fill->stats.error, sizeof fill->stats.error, "%s", error);
     pthread_mutex_unlock(&fill->lock);
+}
+
+bool qm_fill_pauses(const struct qm_fill *fill)
+{
+    return fill->failed_at != 0 &&
+           qm_rows_now() - fill->failed_at < BACKOFF_MS * UINT64_C(1000000);
+}
+
+/* None is tried for a while. */
+static void remember_refusal(struct qm_fill *fill, const char *error)
+{
+    pthread_mutex_lock(&fill->lock);
+    fill->failed_at = qm_rows_now();
+    snprintf(fill->refusal, sizeof fill->refusal, "%s", error);
+    pthread_mutex_unlock(&fill->lock);
+    qm_fill_remember_error(fill, error);
 }
 
 static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
@@ -79,10 +98,9 @@ bool qm_fill_connect(struct worker *w, char *error, size_t size)
     if (w->mysql)
         return true;
     pthread_mutex_lock(&fill->lock);
-    soon = fill->failed_at != 0 &&
-           qm_rows_now() - fill->failed_at < BACKOFF_MS * UINT64_C(1000000);
+    soon = qm_fill_pauses(fill);
     if (soon)
-        snprintf(error, size, "%s", fill->stats.error);
+        snprintf(error, size, "%s", fill->refusal);
     pthread_mutex_unlock(&fill->lock);
     if (soon)
         return false;
@@ -99,7 +117,7 @@ bool qm_fill_connect(struct worker *w, char *error, size_t size)
                  mysql_error(w->mysql));
         mysql_close(w->mysql);
         w->mysql = NULL;
-        qm_fill_remember_error(fill, error, true);
+        remember_refusal(fill, error);
         return false;
     }
     pthread_mutex_lock(&fill->lock);
@@ -143,7 +161,7 @@ void qm_fill_explain(struct worker *w, struct qm_fill_job *job, const char *what
              mysql_error(w->mysql), code);
     qm_text_add(&job->text, error, strlen(error));
     job->outcome = QM_FILL_ERROR;
-    qm_fill_remember_error(w->fill, error, false);
+    qm_fill_remember_error(w->fill, error);
     if (lost || code == ER_SERVER_SHUTDOWN || code == ER_CONNECTION_KILLED)
         qm_fill_hang_up(w);
 }
@@ -156,20 +174,40 @@ bool qm_fill_run(MYSQL *mysql, const struct qm_text *text)
     return mysql_real_query(mysql, text->bytes, (unsigned long)text->length) == 0;
 }
 
+/* The server bounds the statements of all its clients together
+ * (max_prepared_stmt_count), so the pool takes a share.  False: the database gave an
+ * error. */
+static bool prepare(struct worker *w, struct qm_plan *plan)
+{
+    struct qm_text text = {0};
+    bool good;
+
+    plan->state = QM_PLAN_IMMEDIATE;
+    if (!plan->has_id && w->prepared * w->fill->settings.connections >= STATEMENTS)
+        return true;
+    if (!plan->has_id)
+        plan->id = w->prepared++;
+    plan->has_id = true;
+    qm_plan_prepare(plan, w->mysql, &text);
+    good = qm_fill_run(w->mysql, &text);
+    qm_text_free(&text);
+    if (good)
+        plan->state = QM_PLAN_PREPARED;
+    return good || mysql_errno(w->mysql) == ER_MAX_PREPARED_STMT_COUNT_REACHED;
+}
+
 /* The plan for the job, loaded and prepared; NULL: the job has its error. */
 struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,
                              const struct qm_rows_token *token)
 {
     struct qm_row_name *name = &job->name;
     struct qm_plan *plan = find_plan(w, name);
-    struct qm_text text = {0};
     uint64_t now = qm_rows_now();
     char why[800];
-    bool good;
 
     if (!plan) {
         if (w->count >= PLANS)
-            forget_plans(w); /* their statements stay until the numbers are reused */
+            forget_plans(w);
         plan = calloc(1, sizeof *plan);
         if (!plan) {
             qm_text_add(&job->text, "TRYAGAIN out of memory", 22);
@@ -178,7 +216,6 @@ struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,
         memcpy(plan->schema, name->schema, sizeof plan->schema);
         memcpy(plan->table, name->table, sizeof plan->table);
         memcpy(plan->index, name->index, sizeof plan->index);
-        plan->id = w->next_id++ % PLANS;
         plan->next = w->plans;
         w->plans = plan;
         w->count++;
@@ -203,17 +240,13 @@ struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,
         qm_text_add(&job->text, why, strlen(why));
         return NULL;
     }
-    if (plan->prepared)
+    if (plan->state != QM_PLAN_LOADED)
         return plan;
-    qm_plan_prepare(plan, w->mysql, &text);
-    good = qm_fill_run(w->mysql, &text);
-    qm_text_free(&text);
-    if (!good) {
+    if (!prepare(w, plan)) {
         plan->count = 0; /* it is loaded again */
         qm_fill_explain(w, job, "the table cannot be read");
         return NULL;
     }
-    plan->prepared = true;
     return plan;
 }
 

@@ -194,11 +194,14 @@ static bool add_column(struct entry *entry, MYSQL_ROW row)
 static bool load(struct entry *entry, struct qm_connection *connection, char *why)
 {
     static const char form[] =
+        /* LIMIT keeps the inner SELECT from becoming a join, for which MariaDB opens
+         * all tables that there are. */
         "SELECT c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, c.CHARACTER_SET_NAME,"
         " s.SEQ_IN_INDEX FROM information_schema.COLUMNS c"
-        " LEFT JOIN information_schema.STATISTICS s ON s.TABLE_SCHEMA = '%s' AND"
-        " s.TABLE_NAME = '%s' AND s.INDEX_NAME = 'PRIMARY' AND"
-        " s.COLUMN_NAME = c.COLUMN_NAME AND BINARY s.TABLE_NAME = '%s'"
+        " LEFT JOIN (SELECT COLUMN_NAME, SEQ_IN_INDEX FROM "
+        "information_schema.STATISTICS"
+        " WHERE TABLE_SCHEMA = '%s' AND TABLE_NAME = '%s' AND BINARY TABLE_NAME = '%s'"
+        " AND INDEX_NAME = 'PRIMARY' LIMIT 64) s ON s.COLUMN_NAME = c.COLUMN_NAME"
         " WHERE c.TABLE_SCHEMA = '%s' AND c.TABLE_NAME = '%s' AND"
         " BINARY c.TABLE_SCHEMA = '%s' AND BINARY c.TABLE_NAME = '%s'"
         " ORDER BY c.ORDINAL_POSITION";

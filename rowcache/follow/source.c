@@ -14,7 +14,9 @@
 
 #define PAUSE_FIRST 50 /* ms, before a new connection; doubled each time */
 #define PAUSE_LAST  2000
-#define NOT_IN_LOG  1236 /* ER_MASTER_FATAL_ERROR_READING_BINLOG */
+/* MariaDB answers a question about all tables when it has opened them all. */
+#define CATALOGUE_MS 60000
+#define NOT_IN_LOG   1236 /* ER_MASTER_FATAL_ERROR_READING_BINLOG */
 
 /* The MySQL protocol's own function; libmariadb exports it without declaring it. */
 unsigned long mysql_net_read_packet(MYSQL *mysql);
@@ -223,8 +225,12 @@ static bool open_both(struct qm_follow *follow, char *why)
     struct qm_place place;
     struct server server;
 
-    if (!qm_connection_open(&follow->catalogue, &follow->settings, address,
-                            follow->settings.timeout_ms, why) ||
+    unsigned patience = follow->settings.timeout_ms > CATALOGUE_MS
+                            ? follow->settings.timeout_ms
+                            : CATALOGUE_MS;
+
+    if (!qm_connection_open(&follow->catalogue, &follow->settings, address, patience,
+                            why) ||
         !check_server(follow, &server, why) ||
         !qm_connection_position(&follow->catalogue, &position, why) ||
         !log_end(follow, &place, why))
