@@ -323,11 +323,38 @@ static void writable(evutil_socket_t fd, short what, void *opaque)
 
 /* --- commands --- */
 
+/* A web page, or a server that fetches what others name, can send HTTP requests here:
+ * lines of their bodies would be commands.  As Redis has it, the connection ends before
+ * the body is read. */
+static bool is_http(const struct client *c)
+{
+    return word_is(c, 0, "POST") || word_is(c, 0, "Host:");
+}
+
+static void refuse_http(struct client *c)
+{
+    struct server *s = c->server;
+
+    s->http_requests++;
+    if (s->said_http == 0 || s->now - s->said_http > SAY_AGAIN) {
+        fprintf(stderr,
+                "qm-rowcache: %s sent an HTTP request: its connection is closed\n",
+                c->address);
+        s->said_http = s->now;
+    }
+    c->out.length = c->out_at = 0; /* nor is it told what was before */
+    c->closing = true;
+}
+
 static void run(struct client *c)
 {
     const struct command *command = qm_command_find(word(c, 0), word_length(c, 0));
     unsigned n = word_count(c);
 
+    if (is_http(c)) {
+        refuse_http(c);
+        return;
+    }
     c->server->commands++;
     if (!command) {
         char name[130], args[200] = "";

@@ -67,6 +67,8 @@ static size_t collect(struct server *s, struct number *to)
     N("stats", "total_commands_processed", false, s->commands, "Commands");
     N("stats", "total_error_replies", false, s->errors, "Errors replied");
     N("stats", "protocol_errors", false, s->protocol_errors, "Wrong input");
+    N("stats", "http_requests", false, s->http_requests,
+      "Connections closed: they sent POST or Host:");
     N("stats", "keyspace_hits", false, s->hits, "Rows found");
     N("stats", "absent_hits", false, s->absent_hits, "Found that there is none");
     N("stats", "keyspace_misses", false, s->misses, "Rows asked from MariaDB");

@@ -17,8 +17,6 @@
 
 #include "rowcache/server/server.h"
 
-#define SAY_AGAIN (UINT64_C(60) * 1000000000)
-
 struct listener {
     struct listener *next;
     struct server *server;

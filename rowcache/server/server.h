@@ -32,6 +32,7 @@
 #include "rowcache/server/config.h"
 #include "rowcache/server/resp.h"
 
+#define SAY_AGAIN         (UINT64_C(60) * 1000000000) /* ns between lines of one kind */
 #define QM_REPLY_TOO_LONG "ERR the reply is longer than max-reply"
 
 struct request;
@@ -106,10 +107,10 @@ struct server {
     int done_fd;
 
     uint64_t connections, rejected, commands, errors, hits, absent_hits, misses, shared,
-        early, cancelled, max_clients, protocol_errors, accept_failures;
-    uint64_t clients_most; /* that there are files for */
-    struct event *again;   /* when listening goes on; NULL: it does */
-    uint64_t said_failure; /* ns */
+        early, cancelled, max_clients, protocol_errors, http_requests, accept_failures;
+    uint64_t clients_most;            /* that there are files for */
+    struct event *again;              /* when listening goes on; NULL: it does */
+    uint64_t said_failure, said_http; /* ns; 0: never */
 };
 
 /* A command: words of the client's input are valid during the call. */

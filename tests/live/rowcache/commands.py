@@ -288,9 +288,38 @@ def hostile(r):
         s.close()
 
 
+def http(r):
+    """What a web page can have a browser send: nothing of it is carried out, nor answered."""
+    p = connect(db=1)
+    p.set("http", "kept")
+    before = info(r, "http_requests")
+    body = b"\r\nSELECT 1\r\nDEL http\r\nECHO answered\r\n"
+    for request, untrusted in ((b"POST / HTTP/1.1\r\nContent-Length: 40\r\n", False),
+                               (b"post / HTTP/1.1\r\n", True),
+                               (b"GET /x HTTP/1.1\r\nhOst: 127.0.0.1:6380\r\n", False),
+                               (b"Host: a\r\n", True), (b"*1\r\n$4\r\nPOST\r\n", False)):
+        answer = b""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(60)
+            s.connect(PATH)
+            s.sendall(b"" if untrusted else AUTH)
+            assert untrusted or s.recv(100) == b"+OK\r\n"
+            s.sendall(request + body)
+            try:
+                answer = s.recv(1000)
+            except ConnectionResetError:
+                pass
+        assert answer == b"", (request, answer)
+    assert info(r, "http_requests") == before + 5 and p.get("http") == "kept"
+    # As anything but the first word, they are words as others.
+    assert raw(b"ECHO POST\r\nECHO Host:\r\nHosts: x\r\nQUIT\r\n").startswith(
+        b"+OK\r\n$4\r\nPOST\r\n$5\r\nHost:\r\n-ERR unknown command 'Hosts:'")
+    p.delete("http")
+
+
 def main():
     r = connect()
-    for test in (rows, types, kept, single_flight, connection, hostile):
+    for test in (rows, types, kept, single_flight, connection, hostile, http):
         test(r)
         print(test.__name__, file=sys.stderr)
     plain()
