@@ -230,48 +230,71 @@ static int listen_unix(struct server *s, const char *path)
     return 0;
 }
 
-static int wrong_tls(const char *path)
+/* then: what follows of it. */
+static SSL_CTX *wrong_tls(SSL_CTX *tls, const char *path, const char *then)
 {
     char text[200];
 
     ERR_error_string_n(ERR_get_error(), text, sizeof text);
-    fprintf(stderr, "qm-rowcache: %s: %s\n", path, text);
-    return -1;
+    fprintf(stderr, "qm-rowcache: %s: %s%s\n", path, text, then);
+    SSL_CTX_free(tls);
+    return NULL;
 }
 
-static int start_tls(struct server *s)
+/* Of the files as they are now. */
+static SSL_CTX *new_tls(const struct qm_config *c, const char *then)
 {
-    const struct qm_config *c = s->config;
+    SSL_CTX *tls;
 
-    s->tls = SSL_CTX_new(TLS_server_method());
-    if (!s->tls)
-        return wrong_tls("TLS");
-    SSL_CTX_set_min_proto_version(s->tls, TLS1_2_VERSION);
-    SSL_CTX_set_mode(s->tls, SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    if (SSL_CTX_use_certificate_chain_file(s->tls, c->tls_cert) != 1)
-        return wrong_tls(c->tls_cert);
-    if (SSL_CTX_use_PrivateKey_file(s->tls, c->tls_key, SSL_FILETYPE_PEM) != 1)
-        return wrong_tls(c->tls_key);
+    ERR_clear_error();
+    tls = SSL_CTX_new(TLS_server_method());
+    if (!tls)
+        return wrong_tls(NULL, "TLS", then);
+    SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION);
+    SSL_CTX_set_mode(tls, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if (SSL_CTX_use_certificate_chain_file(tls, c->tls_cert) != 1)
+        return wrong_tls(tls, c->tls_cert, then);
+    if (SSL_CTX_use_PrivateKey_file(tls, c->tls_key, SSL_FILETYPE_PEM) != 1)
+        return wrong_tls(tls, c->tls_key, then);
     if (c->tls_ca) {
-        if (SSL_CTX_load_verify_locations(s->tls, c->tls_ca, NULL) != 1)
-            return wrong_tls(c->tls_ca);
+        if (SSL_CTX_load_verify_locations(tls, c->tls_ca, NULL) != 1)
+            return wrong_tls(tls, c->tls_ca, then);
         /* Without a context, OpenSSL refuses clients that resume a session. */
-        SSL_CTX_set_session_id_context(s->tls, (const unsigned char *)"qm-rowcache",
-                                       11);
-        SSL_CTX_set_verify(s->tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+        SSL_CTX_set_session_id_context(tls, (const unsigned char *)"qm-rowcache", 11);
+        SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                            NULL);
     }
-    return 0;
+    return tls;
+}
+
+void listen_reload(struct server *s)
+{
+    const struct qm_config *c = s->config;
+    SSL_CTX *tls;
+
+    if (!c->tls_listen) {
+        fprintf(stderr, "qm-rowcache: SIGHUP: without tls-listen there is nothing to "
+                        "read again; other settings need a restart\n");
+        return;
+    }
+    tls = new_tls(c, "; the certificate and key that were read before stay in use");
+    if (!tls)
+        return;
+    SSL_CTX_free(s->tls); /* connections have it until they end */
+    s->tls = tls;
+    fprintf(stderr, "qm-rowcache: %s and %s are read again\n", c->tls_cert, c->tls_key);
 }
 
 int listen_start(struct server *s)
 {
     const struct qm_config *c = s->config;
 
-    if (c->tls_listen &&
-        (start_tls(s) == -1 || listen_tcp(s, c->tls_listen, true) == -1))
-        return -1;
+    if (c->tls_listen) {
+        s->tls = new_tls(c, "");
+        if (!s->tls || listen_tcp(s, c->tls_listen, true) == -1)
+            return -1;
+    }
     if (c->listen && listen_tcp(s, c->listen, false) == -1)
         return -1;
     return c->socket ? listen_unix(s, c->socket) : 0;

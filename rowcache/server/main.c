@@ -4,7 +4,7 @@
  *   qm-rowcache FILE.conf [--check | --print]
  *
  * SIGTERM and SIGINT end it in order: what was asked is answered with an error, the
- * stores are closed. */
+ * stores are closed.  SIGHUP reads the certificate of tls-listen again. */
 #include <argp.h>
 #include <errno.h>
 #include <mysql.h>
@@ -37,6 +37,11 @@ static void end(evutil_socket_t signal, short what, void *opaque)
     struct server *s = opaque;
 
     event_base_loopbreak(s->base);
+}
+
+static void reload(evutil_socket_t signal, short what, void *opaque)
+{
+    listen_reload(opaque);
 }
 
 /* --- stores --- */
@@ -223,20 +228,22 @@ static int serve(const struct qm_config *config)
 {
     struct server s = {.config = config, .started = qm_rows_now(), .tick = 1};
     struct qm_fill_settings settings = fill_settings(config);
-    struct event *term = NULL, *interrupt = NULL, *sweeping = NULL;
+    struct event *term = NULL, *interrupt = NULL, *hangup = NULL, *sweeping = NULL;
     struct timeval often = {0, SWEEP_MS * 1000};
     int status = 1;
 
     s.max_lag = config->max_lag;
     s.done_fd = -1;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);           /* all is read later */
     mysql_library_init(0, NULL, NULL); /* before there are threads */
     if (!raise_files(&s))
         return 1;
     if (config->follow && qm_binlog_check(&settings) == -1)
         return 1;
     s.base = event_base_new();
-    if (!s.base || !open_stores(&s))
+    hangup = s.base ? evsignal_new(s.base, SIGHUP, reload, &s) : NULL;
+    if (!hangup || event_add(hangup, NULL) == -1 || !open_stores(&s))
         goto out;
     if (!make_rows(&s) || rows_start(&s) == -1) {
         say(NULL, "out of memory");
@@ -281,6 +288,8 @@ out:
         event_free(term);
     if (interrupt)
         event_free(interrupt);
+    if (hangup)
+        event_free(hangup);
     qm_rows_free(s.rows);
     close_stores(&s);
     if (s.base)

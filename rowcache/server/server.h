@@ -179,6 +179,8 @@ void rows_redis_scan(struct client *c, const char *cursor, const char *pattern,
 
 /* listen.c */
 int listen_start(struct server *server);
+/* Reads the certificate and key again, for new connections. */
+void listen_reload(struct server *server);
 void listen_go_on(struct server *server); /* a file was closed */
 void listen_end(struct server *server);
 
