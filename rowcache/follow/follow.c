@@ -178,6 +178,14 @@ void qm_follow_stop(struct qm_follow *follow)
     destroy(follow);
 }
 
+void qm_follow_set_max_lag(struct qm_follow *follow, unsigned max_lag_ms)
+{
+    pthread_mutex_lock(&follow->lock);
+    follow->settings.max_lag_ms = max_lag_ms;
+    pthread_cond_broadcast(&follow->changed); /* the probe may wait for long */
+    pthread_mutex_unlock(&follow->lock);
+}
+
 void qm_follow_info(struct qm_follow *follow, struct qm_follow_info *info)
 {
     pthread_mutex_lock(&follow->lock);

@@ -81,6 +81,8 @@ struct qm_follow *qm_follow_start(const struct qm_follow_settings *settings,
                                   const struct qm_follow_callbacks *callbacks);
 /* Ends both threads and frees; no callback comes after it. */
 void qm_follow_stop(struct qm_follow *follow);
+/* From now on, as settings.max_lag_ms. */
+void qm_follow_set_max_lag(struct qm_follow *follow, unsigned max_lag_ms);
 void qm_follow_info(struct qm_follow *follow, struct qm_follow_info *info);
 /* Waits until position is applied.  False: not within that time. */
 bool qm_follow_wait(struct qm_follow *follow, const struct qm_gtid_list *position,

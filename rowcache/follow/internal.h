@@ -28,10 +28,10 @@ struct qm_pending {
 };
 
 struct qm_follow {
-    struct qm_follow_settings settings;
+    struct qm_follow_settings settings; /* after the start, max_lag_ms alone changes */
     struct qm_follow_callbacks calls;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* applied, stop, connected */
+    pthread_cond_t changed; /* applied, stop, connected, max_lag_ms */
     pthread_t follower, probe;
     bool stop;
 

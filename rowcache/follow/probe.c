@@ -90,7 +90,6 @@ static bool ask(struct probe *probe, char *why)
 static bool ask_on(struct probe *probe, char *why)
 {
     struct qm_follow *follow = probe->follow;
-    unsigned period = follow->settings.max_lag_ms / 5 + 1;
     uint64_t asked = 0;
     bool good = true, same = true;
 
@@ -101,9 +100,10 @@ static bool ask_on(struct probe *probe, char *why)
         asked = qm_monotonic();
         pthread_mutex_lock(&follow->lock);
         do {
-            unsigned wait = follow->pending_count > 0 && period > UNSETTLED_MS
-                                ? UNSETTLED_MS
-                                : period;
+            unsigned wait = follow->settings.max_lag_ms / 5 + 1;
+
+            if (follow->pending_count > 0 && wait > UNSETTLED_MS)
+                wait = UNSETTLED_MS;
 
             tell_fresh(probe);
             since = (qm_monotonic() - asked) / 1000000;

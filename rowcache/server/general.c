@@ -567,6 +567,9 @@ static void config_set(struct client *c)
         } else {
             s->max_lag = (uint64_t)value;
             qm_rows_set_max_lag(s->rows, (unsigned)value);
+            if (s->follow)
+                qm_follow_set_max_lag(s->follow, (unsigned)value);
+            rows_redis_set_max_lag(s);
         }
         qm_reply_simple(&c->out, "OK");
     }

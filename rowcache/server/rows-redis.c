@@ -30,6 +30,22 @@ static void tell_fresh(evutil_socket_t fd, short what, void *opaque)
         qm_redis_fresh(s->redis, qm_gtid_print(&stats.applied, gtids), (unsigned)left);
 }
 
+/* False: the timer cannot be set. */
+static bool tell_often(struct server *s)
+{
+    uint64_t ms = s->max_lag / 4 < 250 ? s->max_lag / 4 : 250;
+    struct timeval often = {0, (suseconds_t)ms * 1000};
+
+    return event_add(s->redis_fresh, &often) == 0;
+}
+
+void rows_redis_set_max_lag(struct server *s)
+{
+    /* At once, too: what was told before may be for longer. */
+    if (s->redis_fresh && tell_often(s))
+        event_active(s->redis_fresh, EV_TIMEOUT, 0);
+}
+
 int rows_redis_start(struct server *s)
 {
     const struct qm_config *c = s->config;
@@ -42,8 +58,6 @@ int rows_redis_start(struct server *s)
         .user = c->redis_user,
         .password = c->redis_password,
     };
-    uint64_t ms = c->max_lag / 4 < 250 ? c->max_lag / 4 : 250;
-    struct timeval often = {0, (suseconds_t)ms * 1000};
 
     s->redis = qm_redis_start(&settings, s->base, say, NULL);
     if (!s->redis) {
@@ -52,7 +66,7 @@ int rows_redis_start(struct server *s)
         return -1;
     }
     s->redis_fresh = event_new(s->base, -1, EV_PERSIST, tell_fresh, s);
-    return s->redis_fresh && event_add(s->redis_fresh, &often) == 0 ? 0 : -1;
+    return s->redis_fresh && tell_often(s) ? 0 : -1;
 }
 
 void rows_redis_end(struct server *s)

@@ -172,6 +172,7 @@ void rows_end(struct server *server);
 /* rows-redis.c */
 int rows_redis_start(struct server *server);
 void rows_redis_end(struct server *server);
+void rows_redis_set_max_lag(struct server *server); /* it is another now */
 void rows_redis_dbsize(struct client *c);
 /* SCAN, its options read. */
 void rows_redis_scan(struct client *c, const char *cursor, const char *pattern,
