@@ -16,8 +16,7 @@
 struct qm_fill_settings {
     struct qm_follow_server server;
     const char *user, *password;
-    const char *ssl_ca, *ssl_cert, *ssl_key;
-    bool ssl_verify;
+    struct qm_tls tls;
     unsigned connections, queue, timeout_ms;
 };
 

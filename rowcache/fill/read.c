@@ -71,7 +71,7 @@ static void remember_refusal(struct qm_fill *fill, const char *error)
 static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
 {
     unsigned seconds = (s->timeout_ms + 999) / 1000;
-    my_bool verify = s->ssl_verify, no = 0;
+    my_bool no = 0;
 
     mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
     mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
@@ -82,10 +82,7 @@ static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
     mysql_options(mysql, MYSQL_INIT_COMMAND,
                   "SET sql_mode = '', time_zone = '+00:00', autocommit = 1,"
                   " sql_select_limit = DEFAULT, old_mode = ''");
-    if (s->ssl_ca || s->ssl_cert) {
-        mysql_ssl_set(mysql, s->ssl_key, s->ssl_cert, s->ssl_ca, NULL, NULL);
-        mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    }
+    qm_tls_set(mysql, &s->tls);
 }
 
 /* False, with a reply in error. */

@@ -14,24 +14,30 @@ static void explain(struct qm_connection *connection, char *why)
              mysql_errno(connection->mysql));
 }
 
+void qm_tls_set(MYSQL *mysql, const struct qm_tls *tls)
+{
+    bool on = tls->ca || tls->cert;
+    my_bool verify = tls->verify;
+
+    if (on)
+        mysql_ssl_set(mysql, tls->key, tls->cert, tls->ca, NULL, NULL);
+    if (on || tls->verify_given)
+        mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+}
+
 static void set_options(MYSQL *mysql, const struct qm_follow_settings *settings,
                         unsigned silence_ms)
 {
     unsigned connect = (settings->timeout_ms + 999) / 1000;
     unsigned silence = (silence_ms + 999) / 1000;
     size_t packet = 1 << 30;
-    my_bool verify = settings->ssl_verify;
 
     mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
     mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &silence);
     mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &silence);
     mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet);
     mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    if (settings->ssl_ca || settings->ssl_cert) {
-        mysql_ssl_set(mysql, settings->ssl_key, settings->ssl_cert, settings->ssl_ca,
-                      NULL, NULL);
-        mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    }
+    qm_tls_set(mysql, &settings->tls);
 }
 
 bool qm_connection_open(struct qm_connection *connection,

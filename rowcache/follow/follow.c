@@ -71,9 +71,9 @@ static bool copy_settings(struct qm_follow_settings *to,
     to->servers = servers;
     good &= copy(&to->user) || !from->user;
     good &= copy(&to->password) || !from->password;
-    good &= copy(&to->ssl_ca) || !from->ssl_ca;
-    good &= copy(&to->ssl_cert) || !from->ssl_cert;
-    good &= copy(&to->ssl_key) || !from->ssl_key;
+    good &= copy(&to->tls.ca) || !from->tls.ca;
+    good &= copy(&to->tls.cert) || !from->tls.cert;
+    good &= copy(&to->tls.key) || !from->tls.key;
     return good;
 }
 
@@ -86,9 +86,9 @@ static void free_settings(struct qm_follow_settings *settings)
     free((void *)settings->servers);
     free((char *)settings->user);
     free((char *)settings->password);
-    free((char *)settings->ssl_ca);
-    free((char *)settings->ssl_cert);
-    free((char *)settings->ssl_key);
+    free((char *)settings->tls.ca);
+    free((char *)settings->tls.cert);
+    free((char *)settings->tls.key);
 }
 
 static void destroy(struct qm_follow *follow)

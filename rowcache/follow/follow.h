@@ -35,14 +35,25 @@ struct qm_follow_server {
     const char *unix_socket; /* or NULL */
 };
 
+/* TLS to MariaDB: ca or cert switches it on.  Without key, cert's file has the key.
+ * verify: the server's certificate; if verify_given, it holds without ca and cert, too,
+ * where the client library decides by itself whether there is TLS. */
+struct qm_tls {
+    const char *ca, *cert, *key; /* or NULL */
+    bool verify, verify_given;
+};
+
+struct st_mysql;
+/* Before it is connected. */
+void qm_tls_set(struct st_mysql *mysql, const struct qm_tls *tls);
+
 struct qm_follow_settings {
     const struct qm_follow_server *servers; /* the next one is tried when one fails */
     unsigned servers_count;
     const char *user,
         *password; /* it needs REPLICATION SLAVE and BINLOG MONITOR; and SELECT
                                    on all tables: what it cannot see cascades unseen */
-    const char *ssl_ca, *ssl_cert, *ssl_key; /* or NULL */
-    bool ssl_verify;
+    struct qm_tls tls;
     uint32_t server_id;  /* as a replica's, unique; 0: made up */
     unsigned max_lag_ms; /* fresh() comes at least four times in it, if all is well */
     unsigned timeout_ms; /* for connecting, and until a silent server counts as lost */

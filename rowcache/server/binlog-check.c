@@ -25,17 +25,13 @@ int qm_binlog_check(const struct qm_fill_settings *s)
     MYSQL *mysql = mysql_init(NULL);
     MYSQL_RES *result = NULL;
     MYSQL_ROW row = NULL;
-    my_bool verify = s->ssl_verify;
     int wrong = 0;
 
     if (!mysql)
         return 0;
     mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
     mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
-    if (s->ssl_ca || s->ssl_cert) {
-        mysql_ssl_set(mysql, s->ssl_key, s->ssl_cert, s->ssl_ca, NULL, NULL);
-        mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    }
+    qm_tls_set(mysql, &s->tls);
     if (mysql_real_connect(mysql, s->server.host, s->user, s->password, NULL,
                            s->server.port, s->server.unix_socket, 0) &&
         mysql_query(mysql, ask) == 0 && (result = mysql_store_result(mysql)))

@@ -281,6 +281,8 @@ static void read_setting(struct reading *r, const char *name, const char *value)
             return;
         }
         r->given[i] = r->line;
+        if (place(r->config, key) == &r->config->database_tls_verify)
+            r->config->database_tls_verify_given = true;
         if (n > 1 && (value[0] == '"' || value[0] == '\'') &&
             value[n - 1] == value[0]) {
             wrong(r, name, "has quotes that would be a part of the value");
@@ -369,6 +371,19 @@ static void check_protected(struct reading *r)
                  "a loopback address such as 127.0.0.1, or protected-mode = off");
 }
 
+static void check_database_tls(struct reading *r)
+{
+    struct qm_config *c = r->config;
+
+    if (c->database_tls_key && !c->database_tls_cert)
+        lacks(r, "database.tls-key needs database.tls-cert");
+    /* off alone is for client libraries that use TLS, and verify, by themselves. */
+    if (c->database_tls_verify_given && c->database_tls_verify &&
+        !qm_config_has_database_tls(c))
+        lacks(r, "database.tls-verify = on needs database.tls-ca or database.tls-cert, "
+                 "which switch TLS on");
+}
+
 static void check_together(struct reading *r)
 {
     struct qm_config *c = r->config;
@@ -398,6 +413,7 @@ static void check_together(struct reading *r)
         lacks(r, "schema has a . or a :");
     if (c->socket && strlen(c->socket) > 107)
         lacks(r, "socket is longer than 107 bytes");
+    check_database_tls(r);
     check_protected(r);
 }
 
@@ -448,6 +464,10 @@ void qm_config_print(const struct qm_config *config)
         const char *text = is_text(key->kind) ? *(char *const *)at : NULL;
 
         if (is_text(key->kind) && !text)
+            continue;
+        /* Its default is that of TLS alone. */
+        if (at == &config->database_tls_verify && !config->database_tls_verify_given &&
+            !qm_config_has_database_tls(config))
             continue;
         printf("%s = ", key->name);
         if (key->kind == SECRET)

@@ -15,6 +15,7 @@ struct qm_config {
     char *redis_host, *redis_socket, *redis_user, *redis_password;
     char *readahead, *rules;
     bool follow, database_tls_verify, protected_mode;
+    bool database_tls_verify_given; /* by the file */
     uint64_t socket_mode, max_clients, max_request, max_reply, input_memory, memory,
         plain_memory, disk_size;
     uint64_t port, connections, queue, timeout, max_lag, server_id;
@@ -25,6 +26,12 @@ struct qm_config {
 static inline bool qm_config_has_redis(const struct qm_config *config)
 {
     return config->redis_host || config->redis_socket;
+}
+
+/* TLS to MariaDB is switched on by the file. */
+static inline bool qm_config_has_database_tls(const struct qm_config *config)
+{
+    return config->database_tls_ca || config->database_tls_cert;
 }
 
 /* Reads and checks it; what is wrong is printed to stderr, a line each.  Returns 0 or
