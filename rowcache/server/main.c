@@ -96,7 +96,8 @@ static bool open_stores(struct server *s)
     const struct qm_config *c = s->config;
 
     if (mkdir(c->path, 0700) == -1 && errno != EEXIST) {
-        fprintf(stderr, "qm-rowcache: %s: %s\n", c->path, strerror(errno));
+        fprintf(stderr, "qm-rowcache: %s: %s%s\n", c->path, strerror(errno),
+                errno == ENOENT ? ": only path itself is made, not what it is in" : "");
         return false;
     }
     if (!qm_config_has_redis(c)) {
