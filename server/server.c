@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/ahead.h"
@@ -26,6 +27,7 @@
 #include "server/backend.h"
 #include "server/reading.h"
 #include "server/server.h"
+#include "server/volume-name.h"
 
 #define HELD_MAX (UINT64_C(8) << 20) /* blocks that open contexts hold: 64 MiB */
 #define STOP_NS  20000000            /* how often a thread asks whether nbdkit stops */
@@ -620,6 +622,30 @@ static int try_rules(const struct qms_config *c)
     return -1;
 }
 
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static int open_recording(struct qms_server *s)
+{
+    const struct qms_config *c = &s->config;
+    struct stat st;
+    char err[512];
+
+    /* A volume may look like a compressed trace. */
+    if (stat(c->record, &st) == 0 && qms_volume_has(&st, is_same_file)) {
+        nbdkit_error("record=%s: the server serves this file; give another one",
+                     c->record);
+        return -1;
+    }
+    s->recorder = qms_record_open(c->record, c->block_size, err, sizeof err);
+    if (s->recorder)
+        return 0;
+    nbdkit_error("record=%s: %s", c->record, err);
+    return -1;
+}
+
 static int open_files(struct qms_server *s)
 {
     const struct qms_config *c = &s->config;
@@ -641,14 +667,7 @@ static int open_files(struct qms_server *s)
             return -1;
         }
     }
-    if (c->record) {
-        s->recorder = qms_record_open(c->record, c->block_size, err, sizeof err);
-        if (!s->recorder) {
-            nbdkit_error("record=%s: %s", c->record, err);
-            return -1;
-        }
-    }
-    return 0;
+    return c->record ? open_recording(s) : 0;
 }
 
 /* nbdkit exits without calling us if it cannot go on, because its own socket is in use,

@@ -27,6 +27,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "trace/old.h"
+
 #define TEXT_SIZE (64 * 1024)
 #define RAW_SIZE  (64 * 1024)
 
@@ -216,7 +218,8 @@ static int set_format(struct qm_output *out, const char *path)
 }
 
 /* Opens the file, and makes it if need be.  Returns 0, or -1 with a sentence in err. */
-static int open_file(struct qm_output *out, const char *path, char *err, size_t len)
+static int open_file(struct qm_output *out, const char *path, bool recording, char *err,
+                     size_t len)
 {
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
     struct stat st;
@@ -242,7 +245,7 @@ static int open_file(struct qm_output *out, const char *path, char *err, size_t 
         out->made = NULL;
         return -1;
     }
-    return 0;
+    return recording ? qm_old_check(out->fd, path, err, len) : 0;
 }
 
 void qm_output_abandon(struct qm_output *out)
@@ -260,7 +263,7 @@ void qm_output_abandon(struct qm_output *out)
     free(out);
 }
 
-struct qm_output *qm_output_create(const char *path, char *err, size_t len)
+static struct qm_output *create(const char *path, bool recording, char *err, size_t len)
 {
     bool is_stdout = strcmp(path, "-") == 0;
     struct qm_output *out = malloc(sizeof *out);
@@ -273,13 +276,23 @@ struct qm_output *qm_output_create(const char *path, char *err, size_t len)
     out->fd = STDOUT_FILENO;
     if (is_stdout)
         return out;
-    if (open_file(out, path, err, len) == 0) {
+    if (open_file(out, path, recording, err, len) == 0) {
         if (set_format(out, path) == 0)
             return out;
         snprintf(err, len, "%s: out of memory", path);
     }
     qm_output_abandon(out);
     return NULL;
+}
+
+struct qm_output *qm_output_create(const char *path, char *err, size_t len)
+{
+    return create(path, false, err, len);
+}
+
+struct qm_output *qm_output_record(const char *path, char *err, size_t len)
+{
+    return create(path, true, err, len);
 }
 
 int qm_output_close(struct qm_output *out)

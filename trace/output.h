@@ -18,6 +18,9 @@ struct qm_output;
  * err.
  */
 struct qm_output *qm_output_create(const char *path, char *err, size_t len);
+/* The same for a recording, which a program writes unwatched: refuses a file that is
+ * neither empty nor a trace (plain or compressed), and a block device. */
+struct qm_output *qm_output_record(const char *path, char *err, size_t len);
 
 /* Append text.  All return 0 or an errno value; after the first error, always that.
  * EBADF: other code closed the descriptor, which may be another file's by now; nothing

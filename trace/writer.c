@@ -103,8 +103,9 @@ int qm_trace_flush(struct qm_trace_writer *w)
     return w->error;
 }
 
-struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
-                                        char *err, size_t len)
+static struct qm_trace_writer *
+open_writer(struct qm_output *(*open_output)(const char *path, char *err, size_t len),
+            const char *path, uint64_t block_size, char *err, size_t len)
 {
     struct qm_trace_writer *w;
 
@@ -121,7 +122,7 @@ struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
         snprintf(err, len, "out of memory");
         return NULL;
     }
-    w->out = qm_output_create(path, err, len);
+    w->out = open_output(path, err, len);
     if (!w->out) {
         free(w);
         return NULL;
@@ -129,6 +130,18 @@ struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
     qm_output_printf(w->out, "#quickmine-trace 1 block=%llu\n",
                      (unsigned long long)block_size);
     return w;
+}
+
+struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
+                                        char *err, size_t len)
+{
+    return open_writer(qm_output_create, path, block_size, err, len);
+}
+
+struct qm_trace_writer *qm_trace_record(const char *path, uint64_t block_size,
+                                        char *err, size_t len)
+{
+    return open_writer(qm_output_record, path, block_size, err, len);
 }
 
 int qm_trace_move(struct qm_trace_writer *w, int least)

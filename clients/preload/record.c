@@ -344,7 +344,7 @@ void qm_record_configure(void)
     }
     start_us = now_us();
     within = true;
-    writer = qm_trace_create(trace, BLOCK_SIZE, err, sizeof err);
+    writer = qm_trace_record(trace, BLOCK_SIZE, err, sizeof err);
     if (!writer)
         misconfigured(RECORD, err);
     fd = qm_trace_move(writer, TRACE_FD);

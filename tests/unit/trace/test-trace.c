@@ -191,6 +191,50 @@ TEST(bad_files)
     assert_non_null(strstr(err, "cannot be read"));
 }
 
+static const char *refusal(const char *name)
+{
+    static char err[600];
+    struct qm_trace_writer *w = qm_trace_record(files_path(name), 512, err, sizeof err);
+
+    if (w)
+        qm_trace_abandon(w);
+    return w ? "" : err;
+}
+
+/* A recording takes the place of a trace or of nothing, of no other file. */
+TEST(recorded_over)
+{
+    static const char other[] = "a file of somebody's, more than 32 bytes of it";
+    const size_t size = sizeof other;
+    struct qm_trace_writer *w;
+    char err[256], *after;
+
+    files_put("t", other, size);
+    assert_non_null(strstr(refusal("t"), "is no trace, and is not overwritten"));
+    assert_int_equal(files_get("t", &after), size);
+    assert_memory_equal(after, other, size);
+    free(after);
+    files_put("t", "#quickmine-rules 1\n", 19);
+    assert_non_null(strstr(refusal("t"), "is no trace"));
+    files_put("t", "\x1f", 1);
+    assert_non_null(strstr(refusal("t"), "is no trace"));
+    files_put("t", "", 0);
+    assert_string_equal(refusal("t"), "");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(qm_trace_close(create(names[i], 512)), 0);
+        assert_string_equal(refusal(names[i]), "");
+    }
+    /* What a person names as the output of a conversion is. */
+    files_put("t", other, size);
+    w = qm_trace_create(files_path("t"), 512, err, sizeof err);
+    assert_non_null(w);
+    assert_int_equal(qm_trace_close(w), 0);
+    assert_string_equal(refusal("t"), "");
+    w = qm_trace_record("/dev/null", 512, err, sizeof err);
+    assert_non_null(w);
+    assert_int_equal(qm_trace_close(w), 0);
+}
+
 TEST(full_device)
 {
     char err[256];
