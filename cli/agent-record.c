@@ -136,7 +136,7 @@ struct agent_record *agent_record_open(const char *path, uint64_t block_size, ch
     }
     r->path = path;
     r->start = now();
-    r->writer = qm_trace_record(path, block_size, err, len);
+    r->writer = qm_trace_keep(path, block_size, err, len);
     if (!r->writer) {
         free(r);
         return NULL;

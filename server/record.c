@@ -57,7 +57,7 @@ struct qms_recorder *qms_record_open(const char *path, uint64_t block_size, char
         return NULL;
     }
     memset(r, 0, sizeof *r);
-    r->writer = qm_trace_record(path, block_size, err, len);
+    r->writer = qm_trace_keep(path, block_size, err, len);
     if (!r->writer) {
         free(r);
         return NULL;

@@ -6,9 +6,12 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define KEPT_MOST 9999 /* old recordings of one name */
 
 /* How a trace begins: plain, gzip (RFC 1952), zstd (RFC 8878). */
 static bool begins_as_trace(const char *bytes, size_t count)
@@ -63,4 +66,116 @@ int qm_old_check(int fd, const char *path, char *err, size_t len)
              "empty, or that is not there yet",
              path);
     return -1;
+}
+
+/* Renames, and replaces nothing.  Returns 0 or an errno value. */
+static int rename_to(int dir, const char *from, const char *to)
+{
+    if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return errno;
+    /* Some file systems, as NFS, cannot do it at once. */
+    if (linkat(dir, from, dir, to, 0) == -1)
+        return errno;
+    return unlinkat(dir, from, 0) == 0 ? 0 : errno;
+}
+
+/* Finds the directory and the name there of the file that path leads to. */
+static int find_place(struct qm_old *old, const char *path)
+{
+    char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    int error = 0;
+
+    if (!slash)
+        return errno;
+    old->name = strdup(slash + 1);
+    slash[slash == real] = '\0'; /* "/" stays */
+    old->dir = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (old->dir == -1)
+        error = errno;
+    else if (!old->name || !(old->kept = malloc(strlen(old->name) + 16)))
+        error = ENOMEM;
+    free(real);
+    return error;
+}
+
+/* Makes the new file, as the old one was. */
+static int make_new(const struct qm_old *old, const struct stat *was)
+{
+    mode_t mode = was->st_mode & 0777;
+    int fd = openat(old->dir, old->name,
+                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+
+    if (fd == -1)
+        return -1;
+    /* Another group than the old one's gets no rights that were not its own. */
+    if (fchown(fd, was->st_uid, was->st_gid) == -1)
+        mode &= 0700;
+    if (fchmod(fd, mode) == -1)
+        (void)0; /* it stays 0600 */
+    return fd;
+}
+
+/* Whether the name is still that of the file that is locked. */
+static bool is_still(const struct qm_old *old, const struct stat *st)
+{
+    struct stat now;
+
+    return fstatat(old->dir, old->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+           now.st_dev == st->st_dev && now.st_ino == st->st_ino;
+}
+
+int qm_old_keep(struct qm_old *old, int fd, const char *path, char *err, size_t len)
+{
+    struct stat st;
+    unsigned n = 0;
+    int made = -1, error;
+
+    err[0] = '\0';
+    /* What is there is another's: standard output, say. */
+    if (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0)
+        return -1;
+    error = fstat(fd, &st) == -1 ? errno : find_place(old, path);
+    /* Another program that keeps it, too, may have been faster. */
+    if (error == 0 && !is_still(old, &st))
+        error = EBUSY;
+    if (error == 0) {
+        do {
+            snprintf(old->kept, strlen(old->name) + 16, "%s.%u", old->name, ++n);
+            error = rename_to(old->dir, old->name, old->kept);
+        } while (error == EEXIST && n < KEPT_MOST);
+    }
+    if (error == 0) {
+        made = make_new(old, &st);
+        if (made == -1) {
+            error = errno;
+            (void)rename_to(old->dir, old->kept, old->name);
+        }
+    }
+    if (error == EEXIST)
+        snprintf(err, len, "%s.1 to .%u are there already: remove some", path, n);
+    else if (error != 0)
+        snprintf(err, len, "%s: what is there cannot be kept as %s.%u: %s", path, path,
+                 n ? n : 1, strerror(error));
+    if (error != 0)
+        qm_old_forget(old);
+    return made;
+}
+
+void qm_old_restore(struct qm_old *old, int fd)
+{
+    struct stat st;
+
+    if (old->dir != -1 && fstat(fd, &st) == 0 && st.st_size == 0 && is_still(old, &st))
+        (void)renameat(old->dir, old->kept, old->dir, old->name);
+}
+
+void qm_old_forget(struct qm_old *old)
+{
+    if (old->dir != -1)
+        close(old->dir);
+    free(old->name);
+    free(old->kept);
+    *old = (struct qm_old){.dir = -1};
 }

@@ -10,4 +10,24 @@
  * Returns 0, or -1 with a sentence in err. */
 int qm_old_check(int fd, const char *path, char *err, size_t len);
 
+/* A file that has made way for another of its name. */
+struct qm_old {
+    int dir;    /* of both; -1: none has */
+    char *name; /* within it */
+    char *kept; /* the old one's name now */
+};
+
+/* Renames the regular file that path is and fd has open and locked (flock) to PATH.1,
+ * or the next number that is free, and makes a new one under the name, with the same
+ * mode, owner and group.  A symbolic link stays: what it leads to is renamed.  Nothing
+ * of that name in /dev or /proc is.  Returns the new file's descriptor, open for
+ * writing; -1: the file keeps its name, with a sentence in err, or "" if it is one that
+ * is not renamed. */
+int qm_old_keep(struct qm_old *old, int fd, const char *path, char *err, size_t len);
+/* Gives the old file its name back, if the new one, which fd has open, is still empty.
+ */
+void qm_old_restore(struct qm_old *old, int fd);
+/* Frees what is in old.  Before qm_old_keep() it is {.dir = -1}. */
+void qm_old_forget(struct qm_old *old);
+
 #endif

@@ -34,6 +34,8 @@
 
 enum format { PLAIN, GZIP, ZSTD };
 enum how { MORE, FLUSH, FINISH };
+/* What becomes of a file that is there: see output.h. */
+enum there { REPLACED, CHECKED, KEPT };
 
 struct qm_output {
     int fd;
@@ -44,6 +46,7 @@ struct qm_output {
     dev_t dev;
     ino_t ino;  /* of the file */
     char *made; /* the path, if the file did not exist; else NULL */
+    struct qm_old old;
     z_stream z;
     ZSTD_CStream *zstd;
     size_t used; /* of text[] */
@@ -217,12 +220,50 @@ static int set_format(struct qm_output *out, const char *path)
     return 0;
 }
 
+/* Where files cannot be locked, another program may write to the same one. */
+static int lock_file(struct qm_output *out, const char *path, char *err, size_t len)
+{
+    struct stat st;
+
+    if (fstat(out->fd, &st) == -1) {
+        snprintf(err, len, "%s: cannot be created: %s", path, strerror(errno));
+        return -1;
+    }
+    out->regular = S_ISREG(st.st_mode);
+    out->dev = st.st_dev;
+    out->ino = st.st_ino;
+    if (out->regular && flock(out->fd, LOCK_EX | LOCK_NB) == -1 &&
+        errno == EWOULDBLOCK) {
+        snprintf(err, len, "%s: another program is writing to it", path);
+        free(out->made); /* not ours to remove */
+        out->made = NULL;
+        qm_old_forget(&out->old);
+        return -1;
+    }
+    return 0;
+}
+
+/* Makes way for the recording, if there is something to keep. */
+static int keep_file(struct qm_output *out, const char *path, char *err, size_t len)
+{
+    struct stat st;
+    int fd;
+
+    if (!out->regular || fstat(out->fd, &st) == -1 || st.st_size == 0)
+        return 0;
+    fd = qm_old_keep(&out->old, out->fd, path, err, len);
+    if (fd == -1)
+        return err[0] ? -1 : 0;
+    close(out->fd);
+    out->fd = fd;
+    return lock_file(out, path, err, len);
+}
+
 /* Opens the file, and makes it if need be.  Returns 0, or -1 with a sentence in err. */
-static int open_file(struct qm_output *out, const char *path, bool recording, char *err,
-                     size_t len)
+static int open_file(struct qm_output *out, const char *path, enum there there,
+                     char *err, size_t len)
 {
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
-    struct stat st;
 
     out->fd = open(path, flags | O_EXCL, 0600);
     if (out->fd != -1) {
@@ -230,22 +271,14 @@ static int open_file(struct qm_output *out, const char *path, bool recording, ch
     } else if (errno == EEXIST) {
         out->fd = open(path, flags, 0600);
     }
-    if (out->fd == -1 || fstat(out->fd, &st) == -1) {
+    if (out->fd == -1) {
         snprintf(err, len, "%s: cannot be created: %s", path, strerror(errno));
         return -1;
     }
-    out->regular = S_ISREG(st.st_mode);
-    out->dev = st.st_dev;
-    out->ino = st.st_ino;
-    /* Where files cannot be locked, another program may write to the same one. */
-    if (out->regular && flock(out->fd, LOCK_EX | LOCK_NB) == -1 &&
-        errno == EWOULDBLOCK) {
-        snprintf(err, len, "%s: another program is writing to it", path);
-        free(out->made); /* not ours to remove */
-        out->made = NULL;
+    if (lock_file(out, path, err, len) == -1 ||
+        (there != REPLACED && qm_old_check(out->fd, path, err, len) == -1))
         return -1;
-    }
-    return recording ? qm_old_check(out->fd, path, err, len) : 0;
+    return there == KEPT ? keep_file(out, path, err, len) : 0;
 }
 
 void qm_output_abandon(struct qm_output *out)
@@ -257,13 +290,17 @@ void qm_output_abandon(struct qm_output *out)
     ZSTD_freeCStream(out->zstd);
     if (out->made && !out->begun && fstat(out->fd, &st) == 0 && st.st_size == 0)
         unlink(out->made);
+    if (!out->begun)
+        qm_old_restore(&out->old, out->fd);
+    qm_old_forget(&out->old);
     if (out->fd != -1 && out->fd != STDOUT_FILENO && is_ours(out))
         close(out->fd);
     free(out->made);
     free(out);
 }
 
-static struct qm_output *create(const char *path, bool recording, char *err, size_t len)
+static struct qm_output *create(const char *path, enum there there, char *err,
+                                size_t len)
 {
     bool is_stdout = strcmp(path, "-") == 0;
     struct qm_output *out = malloc(sizeof *out);
@@ -273,10 +310,11 @@ static struct qm_output *create(const char *path, bool recording, char *err, siz
         return NULL;
     }
     memset(out, 0, offsetof(struct qm_output, text));
+    out->old.dir = -1;
     out->fd = STDOUT_FILENO;
     if (is_stdout)
         return out;
-    if (open_file(out, path, recording, err, len) == 0) {
+    if (open_file(out, path, there, err, len) == 0) {
         if (set_format(out, path) == 0)
             return out;
         snprintf(err, len, "%s: out of memory", path);
@@ -287,12 +325,17 @@ static struct qm_output *create(const char *path, bool recording, char *err, siz
 
 struct qm_output *qm_output_create(const char *path, char *err, size_t len)
 {
-    return create(path, false, err, len);
+    return create(path, REPLACED, err, len);
 }
 
 struct qm_output *qm_output_record(const char *path, char *err, size_t len)
 {
-    return create(path, true, err, len);
+    return create(path, CHECKED, err, len);
+}
+
+struct qm_output *qm_output_keep(const char *path, char *err, size_t len)
+{
+    return create(path, KEPT, err, len);
 }
 
 int qm_output_close(struct qm_output *out)
@@ -307,6 +350,7 @@ int qm_output_close(struct qm_output *out)
     if (out->fd != STDOUT_FILENO && is_ours(out) && close(out->fd) == -1 && !out->error)
         out->error = errno;
     error = out->error;
+    qm_old_forget(&out->old);
     free(out->made);
     free(out);
     return error;

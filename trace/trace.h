@@ -82,9 +82,11 @@ void qm_trace_free(struct qm_trace_reader *r);
  * sentence in err. */
 struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
                                         char *err, size_t len);
-/* The same for a recording: see qm_output_record(). */
+/* The same for a recording: see qm_output_record() and _keep(). */
 struct qm_trace_writer *qm_trace_record(const char *path, uint64_t block_size,
                                         char *err, size_t len);
+struct qm_trace_writer *qm_trace_keep(const char *path, uint64_t block_size, char *err,
+                                      size_t len);
 /* All return 0 or an errno value.  EINVAL: a reader would refuse the event (a class
  * with spaces, no length, ...), and it is not written; but the caller must see to it
  * that contexts are open when they are named.  After an I/O error, always that error.

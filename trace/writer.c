@@ -144,6 +144,12 @@ struct qm_trace_writer *qm_trace_record(const char *path, uint64_t block_size,
     return open_writer(qm_output_record, path, block_size, err, len);
 }
 
+struct qm_trace_writer *qm_trace_keep(const char *path, uint64_t block_size, char *err,
+                                      size_t len)
+{
+    return open_writer(qm_output_keep, path, block_size, err, len);
+}
+
 int qm_trace_move(struct qm_trace_writer *w, int least)
 {
     return qm_output_move(w->out, least);

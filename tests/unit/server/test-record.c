@@ -28,10 +28,17 @@ static int remove_path(void **state)
     return unlink(path);
 }
 
+/* What another test has recorded is not kept. */
+static struct qms_recorder *open_empty(char *err, size_t len)
+{
+    assert_int_equal(truncate(path, 0), 0);
+    return qms_record_open(path, 16384, err, len);
+}
+
 TEST(test_order)
 {
     char err[200];
-    struct qms_recorder *r = qms_record_open(path, 16384, err, sizeof err);
+    struct qms_recorder *r = open_empty(err, sizeof err);
     struct qms_record_stats stats;
     struct qm_trace_reader *t;
     struct qm_event e;
@@ -104,7 +111,7 @@ static void *storm(void *opaque)
 TEST(test_storm)
 {
     char err[200];
-    struct qms_recorder *r = qms_record_open(path, 16384, err, sizeof err);
+    struct qms_recorder *r = open_empty(err, sizeof err);
     struct qms_record_stats stats;
     pthread_t threads[THREADS];
     struct storm storms[THREADS];

@@ -31,7 +31,9 @@ static inline const char *files_path(const char *name)
 
 static inline int files_remove(void **state)
 {
-    static const char *const names[] = {"t", "t.gz", "t.zst", "u", "u.gz", "u.zst"};
+    static const char *const names[] = {"t",    "t.gz",  "t.zst", "u",
+                                        "u.gz", "u.zst", "t.1",   "t.2",
+                                        "t.3",  "t.4",   "link",  "t.zst.1"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(files_path(names[i]));

@@ -3,6 +3,7 @@
 #include "tests/unit/trace/files.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "trace/trace.h"
 
@@ -233,6 +234,126 @@ TEST(recorded_over)
     w = qm_trace_record("/dev/null", 512, err, sizeof err);
     assert_non_null(w);
     assert_int_equal(qm_trace_close(w), 0);
+}
+
+static struct qm_trace_writer *keep(const char *name)
+{
+    char err[600] = "";
+    struct qm_trace_writer *w = qm_trace_keep(files_path(name), 512, err, sizeof err);
+
+    if (!w)
+        fail_msg("%s", err);
+    return w;
+}
+
+static void write_one(struct qm_trace_writer *w, uint64_t offset)
+{
+    const struct qm_event e = {.type = 'R', .offset = offset, .length = 2};
+
+    assert_int_equal(qm_trace_write(w, &e), 0);
+    assert_int_equal(qm_trace_close(w), 0);
+}
+
+static uint64_t first_offset(const char *name)
+{
+    struct qm_trace_reader *r = open_trace(name);
+    struct qm_event e = {0};
+
+    assert_int_equal(qm_trace_next(r, &e), 1);
+    qm_trace_free(r);
+    return e.offset;
+}
+
+static mode_t mode_of(const char *name)
+{
+    struct stat st;
+
+    assert_int_equal(lstat(files_path(name), &st), 0);
+    return st.st_mode;
+}
+
+static bool is_there(const char *name)
+{
+    return access(files_path(name), F_OK) == 0;
+}
+
+/* What was recorded before is kept under the next free number. */
+TEST(kept)
+{
+    struct qm_trace_writer *w, *other;
+    char err[600], target[320], *other_file;
+
+    unlink(files_path("t"));
+    unlink(files_path("t.zst"));
+    write_one(keep("t"), 1);
+    assert_false(is_there("t.1"));
+    assert_int_equal(chmod(files_path("t"), 0640), 0);
+    write_one(keep("t"), 2);
+    assert_int_equal(first_offset("t.1"), 1);
+    assert_int_equal(first_offset("t"), 2);
+    assert_int_equal(mode_of("t") & 07777, 0640);
+    files_put("t.2", "x", 1);
+    write_one(keep("t"), 3);
+    assert_int_equal(first_offset("t.3"), 2);
+    assert_int_equal(files_get("t.2", &other_file), 1);
+    assert_memory_equal(other_file, "x", 1);
+    free(other_file);
+
+    /* Another program cannot, while it is being written. */
+    w = keep("t");
+    assert_int_equal(qm_trace_flush(w), 0);
+    other = qm_trace_keep(files_path("t"), 512, err, sizeof err);
+    assert_null(other);
+    assert_non_null(strstr(err, "another program is writing to it"));
+    assert_int_equal(first_offset("t.4"), 3);
+    assert_int_equal(unlink(files_path("t.4")), 0);
+    write_one(w, 4);
+
+    /* What writes nothing leaves all as it was. */
+    w = keep("t");
+    assert_true(is_there("t.4"));
+    qm_trace_abandon(w);
+    assert_false(is_there("t.4"));
+    assert_int_equal(first_offset("t"), 4);
+
+    /* A link stays one. */
+    snprintf(target, sizeof target, "%s", files_path("t"));
+    assert_int_equal(symlink(target, files_path("link")), 0);
+    write_one(keep("link"), 5);
+    assert_true(S_ISLNK(mode_of("link")));
+    assert_int_equal(first_offset("t.4"), 4);
+    assert_int_equal(first_offset("t"), 5);
+
+    /* An empty file is used as it is, and a compressed one is kept, too. */
+    files_put("t.zst", "", 0);
+    write_one(keep("t.zst"), 6);
+    assert_false(is_there("t.zst.1"));
+    write_one(keep("t.zst"), 7);
+    assert_int_equal(first_offset("t.zst.1"), 6);
+    assert_int_equal(first_offset("t.zst"), 7);
+}
+
+/* What is no file of ours to rename is not. */
+TEST(kept_nothing)
+{
+    char err[256], path[64];
+    struct qm_trace_writer *w;
+    FILE *file;
+
+    w = qm_trace_keep("/dev/null", 512, err, sizeof err);
+    assert_non_null(w);
+    assert_int_equal(qm_trace_close(w), 0);
+    assert_int_equal(access("/dev/null.1", F_OK), -1);
+    write_one(create("u", 512), 1);
+    file = fopen(files_path("u"), "r+");
+    assert_non_null(file);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(file));
+    w = qm_trace_keep(path, 512, err, sizeof err);
+    assert_non_null(w);
+    write_one(w, 2);
+    fclose(file);
+    assert_false(is_there("u.1"));
+    assert_int_equal(first_offset("u"), 2);
 }
 
 TEST(full_device)
