@@ -152,9 +152,6 @@ int cli_trace_each(struct qm_trace_reader *reader, const char *what,
 
 /* Whether both are one regular file: to write over what is being read destroys it. */
 bool cli_same_file(const char *a, const char *b);
-/* Removes an output that is not complete, if it is a regular file: half a trace would
- * pass for a whole one. */
-void cli_remove_half(const char *path);
 
 /* A string whose bytes may be anything: if they are not UTF-8, those that are not ASCII
  * become question marks. */

@@ -229,11 +229,3 @@ bool cli_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
            x.st_ino == y.st_ino && S_ISREG(x.st_mode);
 }
-
-void cli_remove_half(const char *path)
-{
-    struct stat st;
-
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
-        unlink(path);
-}

@@ -124,11 +124,9 @@ static int convert(const struct arguments *a, struct qm_source *source)
         return cli_fail("%s", err);
     status = copy(source, sink, a->output);
     skipped = sink->skipped;
-    error = a->to->close(sink);
+    error = a->to->close(sink, status == CLI_OK);
     if (error && status == CLI_OK)
         status = cli_fail("%s: cannot be written: %s", a->output, strerror(error));
-    if (status != CLI_OK)
-        cli_remove_half(a->output);
     if (status == CLI_OK && source->skipped > 0)
         fprintf(stderr,
                 "%" PRIu64

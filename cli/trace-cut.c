@@ -77,7 +77,7 @@ static int cut(const struct arguments *a, struct qm_trace_reader *reader,
     char err[600];
 
     c->writer =
-        qm_trace_create(a->output, qm_trace_block_size(reader), err, sizeof err);
+        qm_trace_replace(a->output, qm_trace_block_size(reader), err, sizeof err);
     if (!c->writer)
         return cli_fail("%s", err);
     status = cli_trace_each(reader, "cutting", each_event, c);
@@ -86,11 +86,13 @@ static int cut(const struct arguments *a, struct qm_trace_reader *reader,
     if (status == CLI_OK && !qm_cut_begun(c->cut))
         status = cli_fail("the trace has no more than %" PRIu64 " read requests",
                           qm_cut_reads(c->cut));
+    if (status != CLI_OK) {
+        qm_trace_abandon(c->writer);
+        return status;
+    }
     error = qm_trace_close(c->writer);
-    if (error && status == CLI_OK)
+    if (error)
         status = cli_fail("%s: cannot be written: %s", a->output, strerror(error));
-    if (status != CLI_OK)
-        cli_remove_half(a->output);
     return status;
 }
 

@@ -349,10 +349,10 @@ static int write_blkparse(struct qm_sink *sink, const struct qm_event *event)
         event->slot ? s->classes[event->slot] : "-");
 }
 
-static int close_blkparse(struct qm_sink *sink)
+static int close_blkparse(struct qm_sink *sink, bool complete)
 {
     struct blkparse_sink *s = (struct blkparse_sink *)sink;
-    int error = qm_output_close(sink->out);
+    int error = qm_sink_end(sink, complete);
 
     for (uint32_t i = 0; i < s->room; i++)
         free(s->classes[i]);

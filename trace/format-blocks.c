@@ -67,9 +67,9 @@ static int write_blocks(struct qm_sink *sink, const struct qm_event *event)
     return error;
 }
 
-static int close_blocks(struct qm_sink *sink)
+static int close_blocks(struct qm_sink *sink, bool complete)
 {
-    int error = qm_output_close(sink->out);
+    int error = qm_sink_end(sink, complete);
 
     free(sink);
     return error;

@@ -172,14 +172,14 @@ static int write_fio(struct qm_sink *sink, const struct qm_event *event)
         (unsigned long long)event->offset, (unsigned long long)event->length);
 }
 
-static int close_fio(struct qm_sink *sink)
+static int close_fio(struct qm_sink *sink, bool complete)
 {
     struct fio_sink *s = (struct fio_sink *)sink;
     int error;
 
     qm_output_printf(sink->out, "%llu %s close\n", (unsigned long long)s->us,
                      s->device);
-    error = qm_output_close(sink->out);
+    error = qm_sink_end(sink, complete);
     free(sink);
     return error;
 }

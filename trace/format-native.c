@@ -69,7 +69,7 @@ static struct qm_sink *create(const char *path, const struct qm_format_options *
         return NULL;
     }
     s->sink.format = &qm_format_native;
-    s->writer = qm_trace_create(path, options->block_size, err, len);
+    s->writer = qm_trace_replace(path, options->block_size, err, len);
     if (!s->writer) {
         free(s);
         return NULL;
@@ -82,9 +82,13 @@ static int write_native(struct qm_sink *sink, const struct qm_event *event)
     return qm_trace_write(((struct native_sink *)sink)->writer, event);
 }
 
-static int close_native(struct qm_sink *sink)
+static int close_native(struct qm_sink *sink, bool complete)
 {
-    int r = qm_trace_close(((struct native_sink *)sink)->writer);
+    struct qm_trace_writer *writer = ((struct native_sink *)sink)->writer;
+    int r = complete ? qm_trace_close(writer) : 0;
+
+    if (!complete)
+        qm_trace_abandon(writer);
 
     free(sink);
     return r;

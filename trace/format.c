@@ -71,12 +71,20 @@ void *qm_sink_new(const struct qm_format *format, size_t size, const char *path,
         return NULL;
     }
     sink->format = format;
-    sink->out = qm_output_create(path, err, len);
+    sink->out = qm_output_replace(path, err, len);
     if (!sink->out) {
         free(sink);
         return NULL;
     }
     return sink;
+}
+
+int qm_sink_end(struct qm_sink *sink, bool complete)
+{
+    if (complete)
+        return qm_output_close(sink->out);
+    qm_output_abandon(sink->out);
+    return 0;
 }
 
 unsigned qm_words(char *line, char **words, unsigned max)

@@ -51,9 +51,10 @@ struct qm_format {
 
     struct qm_sink *(*create)(const char *path, const struct qm_format_options *options,
                               char *err, size_t len);
-    /* Both return 0 or an errno value; close() frees sink in any case. */
+    /* Both return 0 or an errno value; close() frees sink in any case.  Unless it is
+     * complete, what was there before create() stays (qm_output_replace()). */
     int (*write)(struct qm_sink *sink, const struct qm_event *event);
-    int (*close)(struct qm_sink *sink);
+    int (*close)(struct qm_sink *sink, bool complete);
 };
 
 /* The format of that name ("native", "blkparse", "fio", "blocks"), or NULL; and all
@@ -71,6 +72,8 @@ void *qm_source_new(const struct qm_format *format, size_t size, const char *pat
                     const struct qm_format_options *options, char *err, size_t len);
 void *qm_sink_new(const struct qm_format *format, size_t size, const char *path,
                   char *err, size_t len);
+/* Closes its file, for close(); does not free it. */
+int qm_sink_end(struct qm_sink *sink, bool complete);
 /* Implementations that most formats share. */
 const char *qm_source_error(const struct qm_source *source);
 void qm_source_position(const struct qm_source *source, uint64_t *at, uint64_t *size);

@@ -100,21 +100,15 @@ static int find_place(struct qm_old *old, const char *path)
     return error;
 }
 
-/* Makes the new file, as the old one was. */
-static int make_new(const struct qm_old *old, const struct stat *was)
+void qm_old_rights(int fd, const struct stat *old)
 {
-    mode_t mode = was->st_mode & 0777;
-    int fd = openat(old->dir, old->name,
-                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+    mode_t mode = old->st_mode & 0777;
 
-    if (fd == -1)
-        return -1;
     /* Another group than the old one's gets no rights that were not its own. */
-    if (fchown(fd, was->st_uid, was->st_gid) == -1)
+    if (fchown(fd, old->st_uid, old->st_gid) == -1)
         mode &= 0700;
     if (fchmod(fd, mode) == -1)
         (void)0; /* it stays 0600 */
-    return fd;
 }
 
 /* Whether the name is still that of the file that is locked. */
@@ -147,8 +141,11 @@ int qm_old_keep(struct qm_old *old, int fd, const char *path, char *err, size_t 
         } while (error == EEXIST && n < KEPT_MOST);
     }
     if (error == 0) {
-        made = make_new(old, &st);
-        if (made == -1) {
+        made = openat(old->dir, old->name,
+                      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+        if (made != -1) {
+            qm_old_rights(made, &st);
+        } else {
             error = errno;
             (void)rename_to(old->dir, old->kept, old->name);
         }

@@ -4,11 +4,15 @@
 #define QM_TRACE_OLD_H
 
 #include <stddef.h>
+#include <sys/stat.h>
 
 /* Whether a recording may take the place of what path is and fd has open for writing: a
  * file that is empty or a trace, plain or compressed; a pipe, terminal or the like.
  * Returns 0, or -1 with a sentence in err. */
 int qm_old_check(int fd, const char *path, char *err, size_t len);
+
+/* Gives the file that fd has open the mode, owner and group that another one has. */
+void qm_old_rights(int fd, const struct stat *old);
 
 /* A file that has made way for another of its name. */
 struct qm_old {

@@ -35,7 +35,7 @@
 enum format { PLAIN, GZIP, ZSTD };
 enum how { MORE, FLUSH, FINISH };
 /* What becomes of a file that is there: see output.h. */
-enum there { REPLACED, CHECKED, KEPT };
+enum there { EMPTIED, CHECKED, KEPT, REPLACED };
 
 struct qm_output {
     int fd;
@@ -47,6 +47,10 @@ struct qm_output {
     ino_t ino;  /* of the file */
     char *made; /* the path, if the file did not exist; else NULL */
     struct qm_old old;
+    bool replaces;        /* what is there is replaced only by all of it */
+    char *beside, *place; /* the names of what is written, now and at the end; NULL: it
+                             has its name */
+    int there;            /* the file that is to be replaced, locked, or -1 */
     z_stream z;
     ZSTD_CStream *zstd;
     size_t used; /* of text[] */
@@ -259,6 +263,53 @@ static int keep_file(struct qm_output *out, const char *path, char *err, size_t 
     return lock_file(out, path, err, len);
 }
 
+/* Writes to another file, if one can be made, until all is written. */
+static void write_beside(struct qm_output *out, const char *path)
+{
+    struct stat st;
+    int fd = -1;
+
+    /* What is there is another's: standard output, say. */
+    if (!out->regular || strncmp(path, "/dev/", 5) == 0 ||
+        strncmp(path, "/proc/", 6) == 0)
+        return;
+    out->place = realpath(path, NULL);
+    if (out->place && asprintf(&out->beside, "%s.XXXXXX", out->place) == -1)
+        out->beside = NULL;
+    if (out->beside && fstat(out->fd, &st) == 0)
+        fd = mkostemp(out->beside, O_CLOEXEC);
+    if (fd == -1) {
+        free(out->beside);
+        out->beside = NULL;
+        return;
+    }
+    qm_old_rights(fd, &st);
+    out->there = out->fd;
+    out->fd = fd;
+    if (fstat(fd, &st) == 0) {
+        out->dev = st.st_dev;
+        out->ino = st.st_ino;
+    }
+}
+
+/* What was written gets its name, or makes way for what was there. */
+static void end_beside(struct qm_output *out, bool complete)
+{
+    if (!out->beside)
+        return;
+    if (complete && rename(out->beside, out->place) == -1) {
+        out->error = errno;
+        complete = false;
+    }
+    if (!complete) {
+        unlink(out->beside);
+        if (out->made)
+            unlink(out->made);
+    }
+    close(out->there);
+    out->there = -1;
+}
+
 /* Opens the file, and makes it if need be.  Returns 0, or -1 with a sentence in err. */
 static int open_file(struct qm_output *out, const char *path, enum there there,
                      char *err, size_t len)
@@ -276,27 +327,50 @@ static int open_file(struct qm_output *out, const char *path, enum there there,
         return -1;
     }
     if (lock_file(out, path, err, len) == -1 ||
-        (there != REPLACED && qm_old_check(out->fd, path, err, len) == -1))
+        ((there == CHECKED || there == KEPT) &&
+         qm_old_check(out->fd, path, err, len) == -1))
         return -1;
+    if (there == REPLACED)
+        write_beside(out, path);
     return there == KEPT ? keep_file(out, path, err, len) : 0;
+}
+
+/* Half of an output would pass for all of it. */
+static void empty_half(struct qm_output *out)
+{
+    if (out->replaces && out->regular && !out->beside && out->begun && is_ours(out) &&
+        ftruncate(out->fd, 0) == 0)
+        out->begun = false;
+}
+
+static void free_output(struct qm_output *out)
+{
+    qm_old_forget(&out->old);
+    free(out->beside);
+    free(out->place);
+    free(out->made);
+    free(out);
 }
 
 void qm_output_abandon(struct qm_output *out)
 {
     struct stat st;
 
+    if (out->replaces && !out->regular)
+        empty_text(out, FINISH);
     if (out->format == GZIP)
         deflateEnd(&out->z);
     ZSTD_freeCStream(out->zstd);
-    if (out->made && !out->begun && fstat(out->fd, &st) == 0 && st.st_size == 0)
+    empty_half(out);
+    if (out->made && !out->beside && !out->begun && fstat(out->fd, &st) == 0 &&
+        st.st_size == 0)
         unlink(out->made);
+    end_beside(out, false);
     if (!out->begun)
         qm_old_restore(&out->old, out->fd);
-    qm_old_forget(&out->old);
     if (out->fd != -1 && out->fd != STDOUT_FILENO && is_ours(out))
         close(out->fd);
-    free(out->made);
-    free(out);
+    free_output(out);
 }
 
 static struct qm_output *create(const char *path, enum there there, char *err,
@@ -310,7 +384,8 @@ static struct qm_output *create(const char *path, enum there there, char *err,
         return NULL;
     }
     memset(out, 0, offsetof(struct qm_output, text));
-    out->old.dir = -1;
+    out->old.dir = out->there = -1;
+    out->replaces = there == REPLACED;
     out->fd = STDOUT_FILENO;
     if (is_stdout)
         return out;
@@ -325,7 +400,7 @@ static struct qm_output *create(const char *path, enum there there, char *err,
 
 struct qm_output *qm_output_create(const char *path, char *err, size_t len)
 {
-    return create(path, REPLACED, err, len);
+    return create(path, EMPTIED, err, len);
 }
 
 struct qm_output *qm_output_record(const char *path, char *err, size_t len)
@@ -338,6 +413,11 @@ struct qm_output *qm_output_keep(const char *path, char *err, size_t len)
     return create(path, KEPT, err, len);
 }
 
+struct qm_output *qm_output_replace(const char *path, char *err, size_t len)
+{
+    return create(path, REPLACED, err, len);
+}
+
 int qm_output_close(struct qm_output *out)
 {
     int error;
@@ -346,12 +426,13 @@ int qm_output_close(struct qm_output *out)
     if (out->format == GZIP)
         deflateEnd(&out->z);
     ZSTD_freeCStream(out->zstd);
+    if (out->error)
+        empty_half(out);
     /* Some file systems report a failed write only now. */
     if (out->fd != STDOUT_FILENO && is_ours(out) && close(out->fd) == -1 && !out->error)
         out->error = errno;
+    end_beside(out, !out->error);
     error = out->error;
-    qm_old_forget(&out->old);
-    free(out->made);
-    free(out);
+    free_output(out);
     return error;
 }

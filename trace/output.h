@@ -25,6 +25,13 @@ struct qm_output *qm_output_create(const char *path, char *err, size_t len);
 struct qm_output *qm_output_record(const char *path, char *err, size_t len);
 struct qm_output *qm_output_keep(const char *path, char *err, size_t len);
 
+/* The same for what takes its place only when it is complete: it is written to a file
+ * beside, of the same mode, owner and group, which qm_output_close() renames unless
+ * something failed.  A symbolic link stays, and what it leads to is replaced.  Where no
+ * file can be made beside, it is as qm_output_create(), and an output that is not
+ * completed is emptied. */
+struct qm_output *qm_output_replace(const char *path, char *err, size_t len);
+
 /* Append text.  All return 0 or an errno value; after the first error, always that.
  * EBADF: other code closed the descriptor, which may be another file's by now; nothing
  * is written to that. */
@@ -39,7 +46,8 @@ int qm_output_move(struct qm_output *out, int least);
 /* Completes the file, and frees out in any case. */
 int qm_output_close(struct qm_output *out);
 /* Frees out without writing the rest.  If nothing was written at all, the file is as it
- * was before qm_output_create(). */
+ * was before qm_output_create(); after qm_output_replace() it is in any case, and what
+ * is no file gets the rest. */
 void qm_output_abandon(struct qm_output *out);
 
 #endif

@@ -87,12 +87,15 @@ struct qm_trace_writer *qm_trace_record(const char *path, uint64_t block_size,
                                         char *err, size_t len);
 struct qm_trace_writer *qm_trace_keep(const char *path, uint64_t block_size, char *err,
                                       size_t len);
+/* The same for what replaces a file only when it is complete: qm_output_replace(). */
+struct qm_trace_writer *qm_trace_replace(const char *path, uint64_t block_size,
+                                         char *err, size_t len);
 /* All return 0 or an errno value.  EINVAL: a reader would refuse the event (a class
  * with spaces, no length, ...), and it is not written; but the caller must see to it
  * that contexts are open when they are named.  After an I/O error, always that error.
  * flush(): others can read everything written so far.  close() and abandon() free w in
- * any case; after abandon(), a file to which nothing was flushed is as it was before.
- */
+ * any case; after abandon(), a file to which nothing was flushed is as it was before,
+ * and that of replace() in any case. */
 int qm_trace_write(struct qm_trace_writer *w, const struct qm_event *event);
 int qm_trace_flush(struct qm_trace_writer *w);
 int qm_trace_close(struct qm_trace_writer *w);

@@ -150,6 +150,12 @@ struct qm_trace_writer *qm_trace_keep(const char *path, uint64_t block_size, cha
     return open_writer(qm_output_keep, path, block_size, err, len);
 }
 
+struct qm_trace_writer *qm_trace_replace(const char *path, uint64_t block_size,
+                                         char *err, size_t len)
+{
+    return open_writer(qm_output_replace, path, block_size, err, len);
+}
+
 int qm_trace_move(struct qm_trace_writer *w, int least)
 {
     return qm_output_move(w->out, least);
