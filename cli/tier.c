@@ -106,7 +106,8 @@ static void print_change(const json_t *answer)
         printf("%s: \"%s\"", cli_text(change, "key"), cli_text(change, "old"));
         printf(" -> \"%s\"\n", cli_text(change, "new"));
     }
-    if (json_array_size(json_object_get(answer, "changed")) == 0)
+    if (json_array_size(json_object_get(answer, "changed")) == 0 &&
+        json_array_size(json_object_get(answer, "notes")) == 0)
         printf("nothing has changed: this tier is attached already\n");
     json_array_foreach(json_object_get(answer, "notes"), i, note)
         printf("note: %s\n", cli_clean(json_string_value(note)));

@@ -97,12 +97,23 @@ static bool is_same(const char *a, const char *b)
     return strcmp(a ? a : "", b ? b : "") == 0;
 }
 
-/* What is to be done, and does it: next has the parameters of all keys. */
-static int carry_out(struct qms_server *s, const struct qms_config *next, char *err,
-                     size_t len)
+static bool is_dead(struct qms_server *s)
+{
+    struct qm_tier *tier = atomic_load(&s->tiers.told);
+    struct qm_tier_stats stats = {0};
+
+    if (tier)
+        qm_tier_get_stats(tier, &stats);
+    return stats.dead;
+}
+
+/* What is to be done, and does it: next has the parameters of all keys.  A tier that
+ * has failed does not come back by itself: it is detached and attached anew. */
+static int carry_out(struct qms_server *s, const struct qms_config *next, bool failed,
+                     char *err, size_t len)
 {
     const struct qms_config *now = &s->config;
-    bool others = !is_same(next->tier, now->tier) ||
+    bool others = failed || !is_same(next->tier, now->tier) ||
                   !is_same(next->tier_witness, now->tier_witness) ||
                   next->tier_admit != now->tier_admit ||
                   next->tier_write_rate != now->tier_write_rate;
@@ -117,7 +128,7 @@ static int carry_out(struct qms_server *s, const struct qms_config *next, char *
 }
 
 static int change(struct qms_server *s, const struct qms_setting *settings, size_t n,
-                  char *err, size_t len)
+                  bool failed, char *err, size_t len)
 {
     const struct qms_setting *tier = find(settings, n, "tier");
     struct qms_config next = s->config;
@@ -156,7 +167,7 @@ static int change(struct qms_server *s, const struct qms_setting *settings, size
         r = -1;
     }
     if (r == 0)
-        r = carry_out(s, &next, err, len);
+        r = carry_out(s, &next, failed, err, len);
     free(next.tier);
     free(next.tier_witness);
     return r;
@@ -169,13 +180,14 @@ json_t *qms_change_tier(struct qms_server *s, const struct qms_setting *settings
     json_t *o = json_object(), *changed = json_array(), *notes = json_array();
     struct qm_tier_stats stats;
     struct qm_tier *tier;
+    const bool failed = is_dead(s);
     int r;
 
     for (size_t i = 0; i < KEYS; i++)
         (void)get(&s->config, keys[i], before[i], sizeof before[i]);
     json_object_set_new(o, "changed", changed);
     json_object_set_new(o, "notes", notes);
-    r = change(s, settings, n, err, len);
+    r = change(s, settings, n, failed, err, len);
     for (size_t i = 0; i < KEYS; i++) {
         (void)get(&s->config, keys[i], now, sizeof now);
         if (strcmp(before[i], now) == 0)
@@ -196,7 +208,14 @@ json_t *qms_change_tier(struct qms_server *s, const struct qms_setting *settings
         return NULL;
     }
     tier = atomic_load(&s->tiers.told);
-    if (tier && json_array_size(changed) > 0) {
+    if (tier && failed && is_same(before[0], s->config.tier)) {
+        json_array_append_new(
+            notes,
+            json_string("the tier had failed; it was detached and attached anew"));
+        qms_log(QMS_NOTE, "the tier had failed; user %u has had %s attached",
+                (unsigned)user, s->config.tier);
+    }
+    if (tier && (failed || json_array_size(changed) > 0)) {
         qm_tier_get_stats(tier, &stats);
         if (stats.unverified > 0) {
             snprintf(note, sizeof note,
