@@ -145,7 +145,9 @@ static const char *why_none(const json_t *s)
     if (cli_flag(s, "uncached", false))
         return "nothing is cached";
     if (!does_prefetch(s))
-        return "policy none does not prefetch";
+        return strcmp(cli_text(s, "policy"), "none") == 0
+                   ? "policy none does not prefetch"
+                   : "prefetching=off";
     if (blocks_read(s) == 0)
         return "no block was read yet";
     if (throttled(s) > 0)

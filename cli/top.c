@@ -189,8 +189,10 @@ static void print_rates(FILE *out, const json_t *now, const json_t *before)
                 rate(now, before, "prefetch_reads", 1).text,
                 rate(now, before, "over_rate", 1).text);
     if (!cli_flag(now, "prefetching", true))
-        fprintf(out, "prefetches/s none: policy %s does not prefetch\n",
-                cli_text(now, "policy"));
+        fprintf(out, "prefetches/s none: %s\n",
+                strcmp(cli_text(now, "policy"), "none") == 0
+                    ? "policy none does not prefetch"
+                    : "prefetching=off");
     else
         fprintf(
             out, "prefetches/s %6s  used/s %6s  wasted/s %6s  used, of ended %.1f %%\n",

@@ -98,7 +98,7 @@ static const struct metric metrics[] = {
     {NULL, "held_blocks", "held_blocks", GAUGE, NULL, 1, "Blocks in the cache"},
     {NULL, "uncached", "uncached", GAUGE, NULL, 1,
      "1 if nothing is cached because connections need not see each other's writes"},
-    {NULL, "prefetching", "prefetching", GAUGE, NULL, 1, "1 if the policy prefetches"},
+    {NULL, "prefetching", "prefetching", GAUGE, NULL, 1, "1 if the server prefetches"},
     {NULL, "throttle", "throttle", GAUGE, NULL, 1, "1 if throttle is on"},
     {NULL, "admission", "admission", GAUGE, NULL, 1, "1 if admission is on"},
     {"load", "percent", "load_admitted_ratio", GAUGE, "ratio", 0.01,

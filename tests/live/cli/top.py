@@ -29,6 +29,7 @@ class Server:
         self.started = time.monotonic()
         self.hangs = False
         self.leaves = False
+        self.fields = {}
         self.asked = 0
         self.listener = None
         self.start()
@@ -46,7 +47,7 @@ class Server:
             "hits": 9 ** 14, "prefetch_hits": 9 ** 10, "misses": 9 ** 13, "prefetches": 9 ** 12,
             "used": 9 ** 11, "wasted": 5, "device_reads": 9 ** 13, "connections": 1234,
             "contexts_open": 32767, "latency_us": {"mean": 123456.7, "p99": 12345678.9},
-            "classes": classes}).encode()
+            "classes": classes, **self.fields}).encode()
 
     def start(self):
         self.listener = socket.socket(socket.AF_UNIX)
@@ -284,6 +285,15 @@ def in_a_pipe(server):
     assert "away, trying again" in err
 
 
+def where_nothing_is_prefetched(server):
+    for policy, why in (("none", "policy none does not prefetch"), ("seq", "prefetching=off")):
+        server.fields = {"policy": policy, "prefetching": False}
+        p = subprocess.run([QUICKMINE, "top", "-n", "1", server.path], text=True,
+                           stdout=subprocess.PIPE, timeout=WAIT)
+        assert f"\nprefetches/s none: {why}\n" in p.stdout, p.stdout
+    server.fields = {}
+
+
 def after_a_restart(server):
     """One that was started anew counts from 0: no rate of what it never did."""
     server.started -= 1000
@@ -300,6 +310,7 @@ on_a_screen(server)
 in_other_locales(server)
 on_a_dumb_terminal(server)
 at_the_start()
+where_nothing_is_prefetched(server)
 after_a_restart(server)
 in_a_pipe(server)
 print("ok: top")
