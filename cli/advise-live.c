@@ -108,7 +108,9 @@ static int set_memories(const char *socket, struct advise_request *request)
     uint64_t size = text ? strtoull(text, NULL, 10) : 0;
 
     if (answer && size == 0)
-        cli_fail("%s: the server does not tell its cache-size: give --memory", socket);
+        cli_fail("%s: the server %s: give --memory", socket,
+                 text ? "was started with cache-blocks, and has no cache-size"
+                      : "does not tell its cache-size");
     json_decref(answer);
     if (size == 0)
         return CLI_FAILED;

@@ -59,17 +59,11 @@ void qms_memory_tick(void *opaque)
     qms_memory_bound(s);
 }
 
-static int check(const struct qms_server *s, uint64_t bytes, char *why, size_t len)
+static int check(uint64_t bytes, char *why, size_t len)
 {
     const char *whose;
     uint64_t most = qms_value_most_memory(&whose);
 
-    if (s->config.cache_blocks != 0) {
-        snprintf(why, len,
-                 "cache-size cannot be changed: the server was started with "
-                 "cache-blocks");
-        return ENOTSUP;
-    }
     if (bytes > most) {
         snprintf(why, len,
                  "cache-size must not exceed %s, %" PRIu64 " bytes; it is %" PRIu64,
@@ -95,7 +89,7 @@ static int resize(struct qms_server *s, uint64_t bytes)
 int qms_server_set_cache_size(struct qms_server *s, uint64_t bytes, char *why,
                               size_t len)
 {
-    int error = check(s, bytes, why, len);
+    int error = check(bytes, why, len);
 
     if (error != 0)
         return error;

@@ -175,8 +175,8 @@ void qms_memory_tick(void *opaque);
 /* Changes cache-size while the server serves: the cache and the rules grow or shrink,
  * and the memory that becomes free is the system's again when this returns.  Takes
  * about as long as copying the blocks that stay, at most; hits go on meanwhile.  The
- * control socket's thread alone calls it.  Returns 0; or an errno value with a sentence
- * in why, and nothing has changed. */
+ * control socket's thread alone calls it, and not with cache-blocks.  Returns 0; or an
+ * errno value with a sentence in why, and nothing has changed. */
 int qms_server_set_cache_size(struct qms_server *s, uint64_t bytes, char *why,
                               size_t len);
 

@@ -21,7 +21,8 @@ static void get_policy(const struct qms_config *c, char *text, size_t len)
 
 static void get_cache_size(const struct qms_config *c, char *text, size_t len)
 {
-    snprintf(text, len, "%" PRIu64, c->cache_size);
+    /* As the statistic cache_size: with cache-blocks there is none. */
+    snprintf(text, len, "%" PRIu64, c->cache_blocks == 0 ? c->cache_size : 0);
 }
 
 static void get_level(const struct qms_config *c, char *text, size_t len)
@@ -132,9 +133,16 @@ int qms_config_change(const struct qms_config *now, const struct qms_setting *se
 {
     int r = 0;
 
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; k < n; k++) {
         if (qms_config_get(now, settings[k].key, err, len) == -1)
             return -1;
+        if (now->cache_blocks != 0 && strcmp(settings[k].key, "cache-size") == 0) {
+            snprintf(err, len,
+                     "cache-size cannot be changed: the server was started with "
+                     "cache-blocks");
+            return -1;
+        }
+    }
     err[0] = '\0';
     qms_value_tell(err, len);
     qms_config_defaults(c);
