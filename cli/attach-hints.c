@@ -37,7 +37,10 @@
 #define LOOK_MS      1000
 #define RECONNECT_MS 500
 #define DETACH_LOOKS 30
-#define FENCE_LOOKS  5 /* that a fence may take without a word; of 200 ms */
+#define FENCE_LOOKS  5     /* that a fence may take without a word; of 200 ms */
+#define FIRST_MS     20000 /* for a greeting of a server that was never connected to */
+#define AGAIN_MS     5000
+#define SILENCE_MS   9000 /* of a server that fences what it has of the connection */
 
 struct direct_device {
     const struct attach_options *options;
@@ -127,12 +130,36 @@ static bool fence_goes_on(void *opaque)
     return poll(&signals, 1, 0) == 0 && qm_kernel_connected(d->options->number);
 }
 
+static bool connecting_goes_on(void *opaque)
+{
+    struct pollfd signals = ((struct direct_device *)opaque)->fds[0];
+
+    return poll(&signals, 1, 0) == 0;
+}
+
+/* A connection that TCP gives up is replaced, and what it carried is sent again.  That
+ * is well if it is fenced first; else only when the kernel would send it again, too. */
+static struct qm_plain_terms terms_of(struct direct_device *d, uint64_t session)
+{
+    const uint64_t timeout = attach_timeout(d->options);
+    struct qm_plain_terms terms = {.greeting_ms = d->size == 0 ? FIRST_MS : AGAIN_MS,
+                                   .goes_on = connecting_goes_on,
+                                   .opaque = d};
+
+    if (session != 0)
+        terms.silence_ms = SILENCE_MS;
+    else if (d->count > 1 && timeout < INT32_MAX / 1000)
+        terms.silence_ms = (unsigned)timeout * 1000;
+    return terms;
+}
+
 /* A session for the next connection, when nothing of the last one can be carried out
  * any more. */
 static int open_session(struct direct_device *d, struct qm_plain_session *session,
                         char *err, size_t len)
 {
-    int error = qm_plain_session_open(d->options->uri, session, err, len);
+    const struct qm_plain_terms terms = terms_of(d, 0);
+    int error = qm_plain_session_open(d->options->uri, &terms, session, err, len);
 
     d->fence_looks = 0;
     if (error == 0)
@@ -148,8 +175,9 @@ static int connect_socket(struct direct_device *d, struct pollfd *to, uint64_t s
                           bool again, char *err, size_t len)
 {
     const struct attach_options *o = d->options;
+    const struct qm_plain_terms terms = terms_of(d, session);
     struct qm_plain plain;
-    int error = qm_plain_connect(o->uri, session, &plain, err, len);
+    int error = qm_plain_connect(o->uri, session, &terms, &plain, err, len);
 
     if (error != 0)
         return error;
@@ -174,12 +202,13 @@ static int connect_socket(struct direct_device *d, struct pollfd *to, uint64_t s
 /* Several connections are one device only if the server says so. */
 static int find_count(struct direct_device *d, char *err, size_t len)
 {
+    const struct qm_plain_terms terms = terms_of(d, 0);
     struct qm_plain plain;
     int error;
 
     if (d->count == 1)
         return 0;
-    error = qm_plain_connect(d->options->uri, 0, &plain, err, len);
+    error = qm_plain_connect(d->options->uri, 0, &terms, &plain, err, len);
     if (error != 0)
         return error;
     if (!(plain.flags & 1u << 8))

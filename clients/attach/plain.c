@@ -8,21 +8,34 @@
 #include <inttypes.h>
 #include <libnbd.h>
 #include <linux/nbd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include "clients/protocol/quickmine-protocol.h"
 
-#define LOOK_MS 200 /* while the server fences */
+#define LOOK_MS 200   /* while the server is waited for */
+#define STEP_MS 30000 /* each step after its greeting */
+
+/* As clients/libqmctx/handshake.c: less than 10 seconds from a machine's end to our
+ * noticing. */
+#define KEEPALIVE_IDLE_S     3
+#define KEEPALIVE_INTERVAL_S 2
+#define KEEPALIVE_COUNT      3
+#define SILENCE_MS           9000
 
 /* What linux/nbd.h has not got in all versions. */
 #define CAN_MULTI_CONN (1u << 8)
 
 static int failure(char *err, size_t len)
 {
+    const char *text = nbd_get_error();
     int error = nbd_get_errno();
 
-    snprintf(err, len, "%s", nbd_get_error());
+    snprintf(err, len, "%s", text ? text : "the server ended the connection");
     return error ? error : EIO;
 }
 
@@ -43,28 +56,132 @@ static uint16_t flags_of(struct nbd_handle *nbd)
     return (uint16_t)flags;
 }
 
-/* Connects to the export of that name in place of none; NULL: to what the URI says. */
-static int connect_export(struct nbd_handle *nbd, const char *uri, const char *export)
+static int64_t now_ms(void)
 {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* What is waited for; 0: it has not come yet. */
+static int has_answered(struct nbd_handle *nbd, uint64_t cookie)
+{
+    return nbd_aio_is_connecting(nbd) == 0;
+}
+
+static int has_completed(struct nbd_handle *nbd, uint64_t cookie)
+{
+    return nbd_aio_command_completed(nbd, cookie);
+}
+
+/* Returns 0 when done() does, or an errno value with a sentence. */
+static int await(struct nbd_handle *nbd, const struct qm_plain_terms *terms,
+                 unsigned ms, int (*done)(struct nbd_handle *nbd, uint64_t cookie),
+                 uint64_t cookie, char *err, size_t len)
+{
+    const int64_t end = now_ms() + ms;
+    int r;
+
+    while ((r = done(nbd, cookie)) == 0) {
+        if (!terms->goes_on(terms->opaque)) {
+            snprintf(err, len, "told to end while the server was waited for");
+            return EINTR;
+        }
+        if (now_ms() >= end) {
+            snprintf(err, len, "the server did not answer for %u seconds", ms / 1000);
+            return ETIMEDOUT;
+        }
+        if (nbd_poll(nbd, LOOK_MS) == -1)
+            return failure(err, len);
+    }
+    return r == -1 ? failure(err, len) : 0;
+}
+
+/* Connects, and stops where the export is to be chosen. */
+static int greet(struct nbd_handle *nbd, const char *uri,
+                 const struct qm_plain_terms *terms, char *err, size_t len)
+{
+    int error;
+
     /* No strict mode: the tagged export is larger than what libnbd thinks possible. */
-    if (nbd_set_request_structured_replies(nbd, false) == -1 ||
-        nbd_set_strict_mode(nbd, 0) == -1)
-        return -1;
-    if (!export)
-        return nbd_connect_uri(nbd, uri);
+    if (nbd_set_strict_mode(nbd, 0) == -1 || nbd_set_opt_mode(nbd, true) == -1 ||
+        nbd_aio_connect_uri(nbd, uri) == -1)
+        return failure(err, len);
+    error = await(nbd, terms, terms->greeting_ms, has_answered, 0, err, len);
+    if (error != 0)
+        return error;
+    /* An old server leaves no choice. */
+    return nbd_aio_is_negotiating(nbd) == 1 || nbd_aio_is_ready(nbd) == 1
+               ? 0
+               : failure(err, len);
+}
+
+/* Goes to the export that was chosen. */
+static int go(struct nbd_handle *nbd, const struct qm_plain_terms *terms, char *err,
+              size_t len)
+{
+    int error;
+
+    if (nbd_aio_opt_go(nbd, NBD_NULL_COMPLETION) == -1)
+        return failure(err, len);
+    error = await(nbd, terms, STEP_MS, has_answered, 0, err, len);
+    return error != 0 ? error : nbd_aio_is_ready(nbd) == 1 ? 0 : failure(err, len);
+}
+
+/* Has TCP notice that the peer's machine is gone.  Fails for other sockets, and where
+ * the kernel does not know an option: then it is noticed later. */
+static void watch_peer(int fd, unsigned silence_ms)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int)silence_ms},
+    };
+    int domain = 0;
+    socklen_t len = sizeof domain;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == -1 ||
+        (domain != AF_INET && domain != AF_INET6))
+        return;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                   sizeof options[i].value);
+}
+
+/* Connects to the export of that name in place of none; NULL: to what the URI says. */
+static int connect_export(struct nbd_handle *nbd, const char *uri, const char *export,
+                          const struct qm_plain_terms *terms, char *err, size_t len)
+{
+    int error;
+
+    if (nbd_set_request_structured_replies(nbd, false) == -1)
+        return failure(err, len);
+    error = greet(nbd, uri, terms, err, len);
+    if (error != 0)
+        return error;
+    if (!export && nbd_aio_is_ready(nbd) == 1)
+        return 0;
     /* A URI sets the name of the export, to "" if it says none. */
-    return nbd_set_opt_mode(nbd, true) == -1 || nbd_connect_uri(nbd, uri) == -1 ||
-                   nbd_set_export_name(nbd, export) == -1 || nbd_opt_go(nbd) == -1
-               ? -1
-               : 0;
+    if (export && nbd_set_export_name(nbd, export) == -1)
+        return failure(err, len);
+    return go(nbd, terms, err, len);
 }
 
 static int connect_to(struct nbd_handle *nbd, const char *uri, const char *export,
-                      struct qm_plain *plain, char *err, size_t len)
+                      const struct qm_plain_terms *terms, struct qm_plain *plain,
+                      char *err, size_t len)
 {
+    int error = connect_export(nbd, uri, export, terms, err, len);
     int64_t size;
 
-    if (connect_export(nbd, uri, export) == -1 || (size = nbd_get_size(nbd)) == -1)
+    if (error != 0)
+        return error;
+    if ((size = nbd_get_size(nbd)) == -1)
         return failure(err, len);
     if (nbd_get_tls_negotiated(nbd) != 0) {
         snprintf(err, len, "the kernel's NBD driver has no TLS: use --transport join");
@@ -77,10 +194,12 @@ static int connect_to(struct nbd_handle *nbd, const char *uri, const char *expor
         snprintf(err, len, "no descriptor is left");
         return EMFILE;
     }
+    watch_peer(plain->fd, terms->silence_ms);
     return 0;
 }
 
-int qm_plain_connect(const char *uri, uint64_t session, struct qm_plain *plain,
+int qm_plain_connect(const char *uri, uint64_t session,
+                     const struct qm_plain_terms *terms, struct qm_plain *plain,
                      char *err, size_t len)
 {
     char name[sizeof QM_WIRE_PLAIN_EXPORT + 16];
@@ -89,8 +208,9 @@ int qm_plain_connect(const char *uri, uint64_t session, struct qm_plain *plain,
 
     snprintf(name, sizeof name, QM_WIRE_PLAIN_EXPORT "%016" PRIx64, session);
     plain->fd = -1;
-    error = nbd ? connect_to(nbd, uri, session != 0 ? name : NULL, plain, err, len)
-                : failure(err, len);
+    error =
+        nbd ? connect_to(nbd, uri, session != 0 ? name : NULL, terms, plain, err, len)
+            : failure(err, len);
     /* It closes its descriptor, and says nothing to the server. */
     nbd_close(nbd);
     return error;
@@ -106,30 +226,46 @@ static bool names_no_export(struct nbd_handle *nbd)
     return none;
 }
 
-int qm_plain_session_open(const char *uri, struct qm_plain_session *session, char *err,
-                          size_t len)
+/* What the server says of the session; an error means that it has none, unless the wait
+ * for it ended otherwise. */
+static int ask_session(struct nbd_handle *nbd, const struct qm_plain_terms *terms,
+                       struct qm_wire_header *header, char *err, size_t len)
 {
-    struct qm_wire_header header;
+    int64_t cookie;
+    int error = go(nbd, terms, err, len);
+
+    if (error != 0)
+        return error;
+    watch_peer(nbd_aio_get_fd(nbd), SILENCE_MS);
+    cookie = nbd_aio_pread(nbd, header, sizeof *header, QM_WIRE_CONTROL,
+                           NBD_NULL_COMPLETION, 0);
+    if (cookie == -1)
+        return failure(err, len);
+    return await(nbd, terms, STEP_MS, has_completed, (uint64_t)cookie, err, len);
+}
+
+int qm_plain_session_open(const char *uri, const struct qm_plain_terms *terms,
+                          struct qm_plain_session *session, char *err, size_t len)
+{
+    struct qm_wire_header header = {0};
     struct nbd_handle *nbd = nbd_create();
+    int error = nbd ? greet(nbd, uri, terms, err, len) : failure(err, len);
 
     *session = (struct qm_plain_session){0};
-    if (!nbd || nbd_set_strict_mode(nbd, 0) == -1 ||
-        nbd_set_opt_mode(nbd, true) == -1 || nbd_connect_uri(nbd, uri) == -1) {
-        int error = failure(err, len);
-
-        nbd_close(nbd);
-        return error;
-    }
-    if (nbd_aio_is_negotiating(nbd) == 1 && names_no_export(nbd) &&
-        nbd_set_export_name(nbd, QM_WIRE_EXPORT) == 0 && nbd_opt_go(nbd) == 0 &&
-        nbd_pread(nbd, &header, sizeof header, QM_WIRE_CONTROL, 0) == 0 &&
-        le64toh(header.magic) == QM_WIRE_MAGIC && header.session != 0) {
-        session->nbd = nbd;
-        session->id = le64toh(header.session);
-        return 0;
+    if (error == 0 && nbd_aio_is_negotiating(nbd) == 1 && names_no_export(nbd) &&
+        nbd_set_export_name(nbd, QM_WIRE_EXPORT) == 0) {
+        error = ask_session(nbd, terms, &header, err, len);
+        if (error == 0 && le64toh(header.magic) == QM_WIRE_MAGIC &&
+            header.session != 0) {
+            session->nbd = nbd;
+            session->id = le64toh(header.session);
+            return 0;
+        }
+        if (error != EINTR && error != ETIMEDOUT)
+            error = 0;
     }
     nbd_close(nbd);
-    return 0;
+    return error;
 }
 
 void qm_plain_session_close(struct qm_plain_session *session)

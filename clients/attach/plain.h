@@ -29,11 +29,22 @@ struct qm_plain_session {
     uint64_t id;            /* 0: none */
 };
 
+/* How long to wait for a server, and what for. */
+struct qm_plain_terms {
+    unsigned greeting_ms; /* until it greets */
+    unsigned
+        silence_ms; /* of a peer over TCP that acknowledges nothing, or takes no more
+                       bytes, after which the connection ends; 0: the system's */
+    /* Called some times a second; false: this returns EINTR. */
+    bool (*goes_on)(void *opaque);
+    void *opaque;
+};
+
 /* A session of its own at the server.  Returns 0, or an errno value with a sentence in
  * err.  A server that has none, or a URI that names an export, is no error: then the
  * session's id is 0. */
-int qm_plain_session_open(const char *uri, struct qm_plain_session *session, char *err,
-                          size_t len);
+int qm_plain_session_open(const char *uri, const struct qm_plain_terms *terms,
+                          struct qm_plain_session *session, char *err, size_t len);
 /* Ends it, if there is one.  Its plain connections go on. */
 void qm_plain_session_close(struct qm_plain_session *session);
 /* Over this session: the one with the number `old` must end.  Returns 0 when its
@@ -46,8 +57,11 @@ int qm_plain_session_fence(struct qm_plain_session *session, uint64_t old,
 
 /* A connection, a member of the session if that is not 0.  Returns 0, or an errno value
  * with a sentence in err.  EPROTO: the URI asks for TLS, which the kernel has not got.
- * Takes seconds at most, if the server answers. */
-int qm_plain_connect(const char *uri, uint64_t session, struct qm_plain *plain,
+ * ETIMEDOUT: the server does not greet in time, or does not answer for 30 seconds.  TCP
+ * notices within 10 seconds that the server's machine is gone if nothing is under way,
+ * and after silence_ms if something is. */
+int qm_plain_connect(const char *uri, uint64_t session,
+                     const struct qm_plain_terms *terms, struct qm_plain *plain,
                      char *err, size_t len);
 
 #endif

@@ -3,6 +3,10 @@
  * here.
  *
  *   hints-kernel URI DIRECTORY
+ *   hints-kernel URI
+ *
+ * With a URI only, of a server that does not answer: ends when it is told to, by
+ * SIGTERM, which is blocked as it is in quickmine attach.  Else:
  *
  * Two writes are sent over the connection that the kernel is given, the second one when
  * there is a file `second`; when there is a file `cut` the connection ends, unanswered,
@@ -12,6 +16,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/nbd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -60,9 +66,25 @@ static void wait_for_file(const char *name)
 
 /* --- the kernel, as attach-hints.c sees it --- */
 
+static int tcp_option(int fd, int level, int name)
+{
+    int value = 0;
+    socklen_t len = sizeof value;
+
+    if (getsockopt(fd, level, name, &value, &len) == -1)
+        die("getsockopt");
+    return value;
+}
+
 static int take(const struct qm_kernel_device *d)
 {
     int at = atomic_load(&given);
+
+    errno = 0;
+    if (tcp_option(d->sockets[0], SOL_SOCKET, SO_KEEPALIVE) != 1 ||
+        tcp_option(d->sockets[0], IPPROTO_TCP, TCP_KEEPIDLE) > 10 ||
+        tcp_option(d->sockets[0], IPPROTO_TCP, TCP_USER_TIMEOUT) != 9000)
+        die("TCP does not watch the server");
 
     if (d->count != 1 || at == 2 || d->patience_ms == 0)
         die("not one connection, which the kernel leaves in peace");
@@ -188,21 +210,27 @@ static void await_reply(int fd)
     }
 }
 
-static void *serve(void *opaque)
+static int serve_until(const char *uri, const sigset_t *set)
 {
     static const struct attach_options none;
     struct attach_options o = none;
-    sigset_t set;
     int signals;
 
-    o.uri = opaque;
+    o.uri = uri;
     o.device = "/dev/null";
     o.block_size = 512;
-    sigemptyset(&set);
-    signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    signals = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals == -1)
         die("signalfd");
-    return (void *)(intptr_t)attach_serve_hints(&o, signals);
+    return attach_serve_hints(&o, signals);
+}
+
+static void *serve(void *opaque)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    return (void *)(intptr_t)serve_until(opaque, &set);
 }
 
 int main(int argc, char **argv)
@@ -211,6 +239,14 @@ int main(int argc, char **argv)
     pthread_t thread;
     int fd;
 
+    if (argc == 2) {
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        return serve_until(argv[1], &set) == 0 ? 1 : 0;
+    }
     if (argc != 3)
         return 2;
     directory = argv[2];
