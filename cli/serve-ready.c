@@ -5,10 +5,16 @@
  * opened.  So a process beside it connects as a client does, and notifies once that has
  * succeeded.  It is no child of nbdkit's, which would never wait for it; it ends with
  * nbdkit, by the latter's pidfd.
+ *
+ * A filter (ip) may let other machines in only.  nbdkit then accepts our connection,
+ * and closes it before a greeting.  It accepts nothing before it serves, so this
+ * counts, too, when it has gone on for some seconds; whether the backend can be opened
+ * is not known.
  */
 #include <errno.h>
 #include <libnbd.h>
 #include <limits.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +32,11 @@
 enum {
     INTERVAL = 100, /* ms between two tries */
     LONGEST = 10,   /* s of one try */
-    ORDERLY = 3     /* s until the service's status says that it waits */
+    ORDERLY = 3,    /* s until the service's status says that it waits */
+    TURNED_AWAY = 3 /* s after which this is how the server serves */
 };
+
+enum result { FAILS, ANSWERS, TURNS_AWAY };
 
 /* One datagram, as sd_notify(3) describes it. */
 static void notify(const char *where, const char *text)
@@ -68,18 +77,65 @@ static bool answers(const char *uri, bool handshake)
     return ready;
 }
 
-/* One try, in a process of its own, since a handshake may hang with the backend.
- * Whether it succeeded. */
-static bool try(const char *uri, bool handshake)
+static int connect_unix(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd == -1)
+        return -1;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_tcp(const char *host, const char *port)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *all;
+    int fd = -1;
+
+    if (getaddrinfo(host, port, &hints, &all) != 0)
+        return -1;
+    for (const struct addrinfo *a = all; a && fd == -1; a = a->ai_next) {
+        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+        if (fd != -1 && connect(fd, a->ai_addr, a->ai_addrlen) == -1) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    freeaddrinfo(all);
+    return fd;
+}
+
+/* Whether the server accepts a connection, and closes it before it says anything. */
+static bool turns_away(const struct serve_server *server)
+{
+    int fd = server->socket ? connect_unix(server->socket)
+                            : connect_tcp(server->host, server->port);
+    char byte;
+    ssize_t n = fd == -1 ? 1 : recv(fd, &byte, 1, 0);
+
+    return n == 0 || (n == -1 && errno == ECONNRESET);
+}
+
+/* One try, in a process of its own, since a handshake may hang with the backend. */
+static enum result try(const struct serve_server *server)
 {
     pid_t child = fork();
     int status;
 
     if (child == 0) {
         alarm(LONGEST);
-        _exit(answers(uri, handshake) ? 0 : 1);
+        _exit(answers(server->uri, !server->tls) ? ANSWERS
+              : turns_away(server)               ? TURNS_AWAY
+                                                 : FAILS);
     }
-    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+               ? (enum result)WEXITSTATUS(status)
+               : FAILS;
 }
 
 static time_t seconds(void)
@@ -98,16 +154,27 @@ static void keep_only(int fd)
     close_range((unsigned)fd + 1, UINT_MAX, 0);
 }
 
-static void watch(int server, const char *where, const char *uri, bool handshake)
+static void watch(int nbdkit, const char *where, const struct serve_server *server)
 {
-    struct pollfd end = {.fd = server, .events = POLLIN};
+    struct pollfd end = {.fd = nbdkit, .events = POLLIN};
     const time_t begun = seconds();
+    time_t answered = begun; /* or failed: not turned away */
     bool told = false;
 
     while (poll(&end, 1, INTERVAL) == 0) {
-        if (try(uri, handshake)) {
+        switch (try(server)) {
+        case ANSWERS:
             notify(where, "READY=1\nSTATUS=Serving");
             return;
+        case TURNS_AWAY:
+            if (seconds() - answered < TURNED_AWAY)
+                break;
+            notify(where, "READY=1\nSTATUS=Serving, but not this machine: a filter "
+                          "turns its connections away");
+            return;
+        case FAILS:
+            answered = seconds();
+            break;
         }
         if (!told && seconds() - begun >= ORDERLY) {
             notify(where, "STATUS=Waiting for the backend");
@@ -116,18 +183,18 @@ static void watch(int server, const char *where, const char *uri, bool handshake
     }
 }
 
-int serve_announce(const char *uri, bool handshake)
+int serve_announce(const struct serve_server *server)
 {
     char *where = getenv("NOTIFY_SOCKET");
-    int server, status, error;
+    int nbdkit, status, error;
     pid_t child;
 
     if (!where)
         return 0;
     where = strdup(where);
     unsetenv("NOTIFY_SOCKET");
-    server = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    child = server == -1 || !where ? -1 : fork();
+    nbdkit = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    child = nbdkit == -1 || !where ? -1 : fork();
     if (child == -1) {
         cli_fail("systemd cannot be told: %s", strerror(errno));
         free(where);
@@ -136,8 +203,8 @@ int serve_announce(const char *uri, bool handshake)
     if (child == 0) {
         child = fork();
         if (child == 0) {
-            keep_only(server);
-            watch(server, where, uri, handshake);
+            keep_only(nbdkit);
+            watch(nbdkit, where, server);
         }
         _exit(child == -1 ? errno : 0);
     }
@@ -145,7 +212,7 @@ int serve_announce(const char *uri, bool handshake)
         error = ECHILD;
     else
         error = WEXITSTATUS(status);
-    close(server);
+    close(nbdkit);
     free(where);
     if (error == 0)
         return 0;

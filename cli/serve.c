@@ -286,7 +286,7 @@ static int serve(const struct options *options, const struct serve_file *file)
         mkdir(locks, 0700);
     }
     if (serve_lock(file, locks, server.read_only) == -1 ||
-        prepare_socket(&server) == -1 || serve_announce(server.uri, !server.tls) == -1)
+        prepare_socket(&server) == -1 || serve_announce(&server) == -1)
         goto out;
 #ifdef QM_PRELOAD_ALLOCATOR
     if (strcmp(serve_value(file, "allocator", "jemalloc"), "jemalloc") == 0)

@@ -95,9 +95,10 @@ int serve_reload(const struct serve_server *server);
 /* --- readiness: serve-ready.c --- */
 
 /* If systemd waits for a notification (NOTIFY_SOCKET): starts a process that tells it
- * when the server that this process becomes answers at uri, or that ends with it.
- * handshake: whether to open the device as a client does; else the server's greeting is
- * enough (TLS).  Takes NOTIFY_SOCKET out of the environment. */
-int serve_announce(const char *uri, bool handshake);
+ * when the server that this process becomes answers, or that ends with it.  It answers
+ * when the device can be opened as by a client; with TLS, when it greets; or if it
+ * turns this machine away, for some seconds.  Takes NOTIFY_SOCKET out of the
+ * environment. */
+int serve_announce(const struct serve_server *server);
 
 #endif
