@@ -76,7 +76,8 @@ struct qm_rows_place {
 struct qm_rows *qm_rows_new_at(const struct qm_rows_place *place, unsigned max_lag_ms);
 void qm_rows_free(struct qm_rows *rows);
 
-uint64_t qm_rows_now(void); /* ns of the monotonic clock */
+/* ns of CLOCK_BOOTTIME: after the machine has slept, what is kept is not fresh. */
+uint64_t qm_rows_now(void);
 
 /* *value is the caller's, to free(); *text is where the row begins in it.  value NULL:
  * only whether it is kept, and how long it is, without a copy; *text is NULL.  now: of

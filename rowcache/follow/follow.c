@@ -15,20 +15,25 @@ uint64_t qm_monotonic(void)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_BOOTTIME, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static struct timespec after(uint64_t from, unsigned ms)
+/* By the clock of pthread_cond_timedwait(), which has no CLOCK_BOOTTIME. */
+static struct timespec after(unsigned ms)
 {
-    uint64_t at = from + ms * UINT64_C(1000000);
+    struct timespec at;
+    uint64_t ns;
 
-    return (struct timespec){(time_t)(at / 1000000000), (long)(at % 1000000000)};
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    ns = (uint64_t)at.tv_nsec + ms * UINT64_C(1000000);
+    return (struct timespec){at.tv_sec + (time_t)(ns / 1000000000),
+                             (long)(ns % 1000000000)};
 }
 
 void qm_pause(struct qm_follow *follow, unsigned ms)
 {
-    struct timespec until = after(qm_monotonic(), ms);
+    struct timespec until = after(ms);
 
     if (!follow->stop)
         pthread_cond_timedwait(&follow->changed, &follow->lock, &until);
@@ -196,7 +201,7 @@ void qm_follow_info(struct qm_follow *follow, struct qm_follow_info *info)
 bool qm_follow_wait(struct qm_follow *follow, const struct qm_gtid_list *position,
                     unsigned timeout_ms)
 {
-    struct timespec until = after(qm_monotonic(), timeout_ms);
+    struct timespec until = after(timeout_ms);
     bool reached;
     int r = 0;
 

@@ -12,7 +12,7 @@
  * applied may therefore still see the row as it was.  settled() says up to which
  * transaction that is over; a row that changed later must not be stored.
  * - fresh() says: everything that was committed at that time has been applied.  The
- * time is of this machine's monotonic clock, taken before the server was asked, so no
+ * time is of this machine's CLOCK_BOOTTIME, taken before the server was asked, so no
  * two clocks are compared.
  * - What cannot be known for sure is said as more: the whole table, or everything.
  * - following(false) comes as soon as the connection is lost; following(true) when
@@ -72,7 +72,7 @@ struct qm_follow_callbacks {
     void (*gap)(void *opaque, uint64_t number, const char *why);
     void (*applied)(void *opaque, uint64_t number, const struct qm_gtid_list *position);
     void (*settled)(void *opaque, uint64_t number);
-    void (*fresh)(void *opaque, uint64_t monotonic_ns);
+    void (*fresh)(void *opaque, uint64_t boottime_ns);
     void (*following)(void *opaque, bool following, const char *why);
     void (*message)(void *opaque,
                     const char *text); /* one line, for the operator's log */

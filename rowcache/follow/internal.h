@@ -14,6 +14,25 @@
 #define QM_WHY     256
 #define QM_PENDING 1024
 
+/* What a server said of itself. */
+struct qm_life {
+    unsigned server;     /* which, of the settings' */
+    uint64_t up;         /* seconds since it started, by its wall clock */
+    uint64_t connection; /* the number of ours; they begin at 1 when it starts */
+};
+
+/* Whether the server may have started after we last heard of one, `silence` seconds
+ * ago.  One that is killed and has not written all that it committed to disk
+ * (innodb_flush_log_at_trx_commit=0) lacks afterwards what its log has, and what was
+ * kept of that is nowhere in the log.  Its time is in whole seconds, hence two more;
+ * and if its clock was set forward since it started, the connections' numbers tell. */
+static inline bool qm_may_have_restarted(const struct qm_life *before,
+                                         const struct qm_life *now, uint64_t silence)
+{
+    return now->up < silence + 2 ||
+           (now->server == before->server && now->connection < before->connection);
+}
+
 /* A place in a server's log. */
 struct qm_place {
     uint64_t file; /* the number that its name ends in */
@@ -40,6 +59,7 @@ struct qm_follow {
     bool known;                 /* info.applied is a position to go on from */
     struct qm_gtid_list target; /* to reach before following */
     uint64_t heard;             /* ns; when a server last said something */
+    struct qm_life life;        /* of that one */
     uint64_t generation;        /* of the connection; 0 while there is none */
     uint64_t generations;
     unsigned pending_first, pending_count;
@@ -61,6 +81,7 @@ void qm_pending_settle(struct qm_follow *follow, struct qm_place committed);
 
 void qm_say(struct qm_follow *follow, const char *form, ...)
     __attribute__((format(printf, 2, 3)));
+/* ns of CLOCK_BOOTTIME, as qm_rows_now(): the time that the machine sleeps is time. */
 uint64_t qm_monotonic(void);
 /* Waits that long, or until changed is signalled.  With the lock held. */
 void qm_pause(struct qm_follow *follow, unsigned ms);

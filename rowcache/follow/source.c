@@ -72,7 +72,7 @@ void qm_pending_settle(struct qm_follow *follow, struct qm_place committed)
 /* What has to be known of a server. */
 struct server {
     bool crc, lower_case; /* for the parser */
-    uint64_t up;          /* seconds since it started */
+    struct qm_life life;
 };
 
 /* What the log has to be like. */
@@ -80,7 +80,8 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
 {
     static const char statement[] =
         "SELECT @@log_bin, @@binlog_checksum = 'CRC32', @@lower_case_table_names,"
-        " VERSION(), @@log_slave_updates, @@gtid_slave_pos, VARIABLE_VALUE"
+        " VERSION(), @@log_slave_updates, @@gtid_slave_pos, VARIABLE_VALUE,"
+        " CONNECTION_ID()"
         " FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
     MYSQL_RES *result = qm_connection_ask(&follow->catalogue, statement, why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
@@ -100,7 +101,11 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
     if (good) {
         server->crc = strcmp(row[1], "1") == 0;
         server->lower_case = strcmp(row[2], "0") != 0;
-        server->up = row[6] ? strtoull(row[6], NULL, 10) : 0;
+        server->life = (struct qm_life){
+            .server = follow->info.server,
+            .up = row[6] ? strtoull(row[6], NULL, 10) : 0,
+            .connection = row[7] ? strtoull(row[7], NULL, 10) : 0,
+        };
     }
     mysql_free_result(result);
     return good;
@@ -124,15 +129,6 @@ static bool log_end(struct qm_follow *follow, struct qm_place *place, char *why)
         snprintf(why, QM_WHY, "SHOW MASTER STATUS says nothing");
     mysql_free_result(result);
     return row != NULL;
-}
-
-/* Whether it may have started after we last heard of it.  A server that is killed and
- * has not written all that it committed to disk (innodb_flush_log_at_trx_commit=0)
- * lacks afterwards what its log has, and what was kept of that is nowhere in the log.
- * Its time is in whole seconds, hence two more. */
-static bool has_restarted(const struct qm_follow *follow, const struct server *server)
-{
-    return server->up < (qm_monotonic() - follow->heard) / 1000000000 + 2;
 }
 
 static void start_anew(struct qm_follow *follow, const struct qm_gtid_list *position,
@@ -237,13 +233,15 @@ static bool open_both(struct qm_follow *follow, char *why)
         return false;
     if (!follow->known)
         start_anew(follow, &position, "a new start");
-    else if (has_restarted(follow, &server))
+    else if (qm_may_have_restarted(&follow->life, &server.life,
+                                   (qm_monotonic() - follow->heard) / 1000000000))
         start_anew(follow, &position, "the server has restarted");
     qm_binlog_reset(follow->binlog, server.crc, server.lower_case);
     follow->broken[0] = '\0';
     if (!open_dump(follow, address, server.crc, why))
         return false;
     follow->heard = qm_monotonic();
+    follow->life = server.life;
     pthread_mutex_lock(&follow->lock);
     follow->target = position;
     /* Nothing of an earlier connection is known to be committed before all is that is
