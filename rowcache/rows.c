@@ -53,6 +53,7 @@ struct qm_rows {
     struct touched slot[SLOTS], table[TABLES];
     _Atomic uint64_t generation[TABLES];
     _Atomic bool following;
+    _Atomic uint32_t server; /* whose log is followed, or was last; 0: none yet */
     _Atomic uint64_t fresh, max_lag; /* ns */
     uint64_t settled;
     struct qm_gtid_list applied;
@@ -169,6 +170,7 @@ static bool caught_up(struct qm_rows *rows, struct qm_reader *reader)
     if (covers) {
         free(reader->seen);
         reader->seen = NULL;
+        reader->told = false;
     }
     return covers;
 }
@@ -505,6 +507,28 @@ static void following(void *opaque, bool is, const char *why)
     pthread_mutex_unlock(&rows->lock);
 }
 
+static void server(void *opaque, uint32_t id)
+{
+    struct qm_rows *rows = opaque;
+
+    rows->server = id;
+}
+
+bool qm_rows_is_other(struct qm_rows *rows, uint32_t id)
+{
+    return rows->server != 0 && rows->server != id;
+}
+
+bool qm_rows_is_within(struct qm_rows *rows, const struct qm_gtid_list *position)
+{
+    bool within;
+
+    pthread_mutex_lock(&rows->lock);
+    within = qm_gtid_covers(position, &rows->applied);
+    pthread_mutex_unlock(&rows->lock);
+    return within;
+}
+
 void qm_rows_watch(struct qm_rows *rows,
                    void (*watch)(void *opaque, const char *schema, const char *table,
                                  const char *row, size_t length),
@@ -525,6 +549,7 @@ void qm_rows_callbacks(struct qm_rows *rows, struct qm_follow_callbacks *calls)
         .settled = settled,
         .fresh = fresh,
         .following = following,
+        .server = server,
         .message = calls->message,
     };
 }

@@ -33,6 +33,7 @@ enum qm_rows_kind { QM_ROWS_NONE, QM_ROWS_ROW, QM_ROWS_ABSENT };
 struct qm_reader {
     struct qm_gtid_list *seen; /* NULL: nothing that might not be applied */
     bool blind;                /* what it saw could not be noted: it finds nothing */
+    bool told;                 /* of seen, by WAITGTID: the database may not have it */
 };
 
 enum { QM_ROWS_SOURCES = 5 };
@@ -107,6 +108,11 @@ bool qm_rows_has(struct qm_rows *rows, const char *key, size_t length);
 bool qm_rows_drop(struct qm_rows *rows, const char *key, size_t length);
 void qm_rows_drop_all(struct qm_rows *rows);
 bool qm_rows_is_following(struct qm_rows *rows);
+/* Whether the server with that @@server_id is another than the one whose log is
+ * followed, or was last: it may not have committed yet what is applied. */
+bool qm_rows_is_other(struct qm_rows *rows, uint32_t server);
+/* Whether position covers all that is applied. */
+bool qm_rows_is_within(struct qm_rows *rows, const struct qm_gtid_list *position);
 /* It is followed, and not more than max-lag behind. */
 bool qm_rows_is_fresh(struct qm_rows *rows, uint64_t now);
 void qm_rows_set_max_lag(struct qm_rows *rows, unsigned ms);

@@ -296,7 +296,7 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
     name->parts = 1;
     token = qm_rows_begin(w->fill->rows, name->key, name->table_length, name->key,
                           name->table_length);
-    plan = qm_fill_plan(w, job, &token);
+    plan = qm_fill_is_behind(w, job) ? NULL : qm_fill_plan(w, job, &token);
     began = qm_rows_now();
     worked = qm_fill_work(); /* a plan is loaded once, and says nothing of rows */
     if (plan && plan->column[0].integer)

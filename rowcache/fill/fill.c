@@ -15,6 +15,10 @@
 
 enum { AHEAD_WAITING = 16, READS_OF_WORK = 32 };
 
+#define BEHIND_NS                                                                      \
+    UINT64_C(5000000) /* before a server that was behind is asked again                \
+                       */
+
 /* --- the pool --- */
 
 static bool is_late(const struct qm_fill *fill, const struct qm_fill_job *job)
@@ -44,6 +48,67 @@ static bool are_some_connected(struct qm_fill *fill)
     return some;
 }
 
+/* It waits again, before all others.  The lock is held. */
+static void link_first(struct qm_fill *fill, struct qm_fill_job *job)
+{
+    job->prev = NULL;
+    job->next = fill->first;
+    if (fill->first)
+        fill->first->prev = job;
+    else
+        fill->last = job;
+    fill->first = job;
+    job->waits = true;
+    fill->load.waiting++;
+}
+
+/* It waits for its server: for an eighth of the time that it has waited. */
+static void link_behind(struct qm_fill *fill, struct qm_fill_job *job)
+{
+    uint64_t now = qm_rows_now(), pause = (now - job->queued) / 8;
+
+    job->again = now + (pause < BEHIND_NS ? BEHIND_NS : pause);
+    job->next = fill->behind;
+    fill->behind = job;
+}
+
+/* Queues those whose time has come; all if it ends.  When the next one is due; 0: there
+ * is none.  The lock is held. */
+static uint64_t queue_behind(struct qm_fill *fill)
+{
+    uint64_t now = fill->behind ? qm_rows_now() : 0, next = 0;
+
+    for (struct qm_fill_job **at = &fill->behind, *job; (job = *at);) {
+        if (job->again > now && !fill->ending) {
+            if (next == 0 || job->again < next)
+                next = job->again;
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        link_first(fill, job);
+    }
+    return next;
+}
+
+/* Waits for work.  The lock is held. */
+static void wait_for_work(struct qm_fill *fill, uint64_t until)
+{
+    uint64_t now = until ? qm_rows_now() : 0;
+    uint64_t ns = until > now ? until - now : 0;
+    struct timespec t;
+
+    if (until == 0) {
+        pthread_cond_wait(&fill->wake, &fill->lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    ns += (uint64_t)t.tv_nsec;
+    t.tv_sec += (time_t)(ns / 1000000000);
+    t.tv_nsec = (long)(ns % 1000000000);
+    pthread_cond_timedwait(&fill->wake, &fill->lock, &t);
+}
+
 /* False: there is no connection, and others have some: they carry it out. */
 static bool carry_out(struct worker *w, struct qm_fill_job *job)
 {
@@ -54,7 +119,11 @@ static bool carry_out(struct worker *w, struct qm_fill_job *job)
     job->outcome = QM_FILL_ERROR;
     if (is_late(fill, job)) {
         snprintf(error, sizeof error,
-                 "TRYAGAIN the database is slow: the read waited for %u ms",
+                 job->again > 0
+                     ? "TRYAGAIN the database is behind what this connection "
+                       "has seen, for %u ms already"
+                     : "TRYAGAIN the database is slow: the read waited for "
+                       "%u ms",
                  fill->settings.timeout_ms);
         qm_text_add(&job->text, error, strlen(error));
         qm_fill_remember_error(fill, error);
@@ -135,20 +204,6 @@ static void unlink_job(struct qm_fill *fill, struct qm_fill_job *job)
     fill->load.waiting--;
 }
 
-/* It waits again, before all others.  The lock is held. */
-static void link_first(struct qm_fill *fill, struct qm_fill_job *job)
-{
-    job->prev = NULL;
-    job->next = fill->first;
-    if (fill->first)
-        fill->first->prev = job;
-    else
-        fill->last = job;
-    fill->first = job;
-    job->waits = true;
-    fill->load.waiting++;
-}
-
 double qm_fill_work(void)
 {
     struct timespec t;
@@ -177,8 +232,13 @@ static void *work(void *opaque)
         struct qm_fill_job *job;
         double worked;
 
-        while (!(fill->first && is_fit(w)) && !may_read_ahead(w) && !fill->ending)
-            pthread_cond_wait(&fill->wake, &fill->lock);
+        for (;;) {
+            uint64_t due = queue_behind(fill);
+
+            if ((fill->first && is_fit(w)) || may_read_ahead(w) || fill->ending)
+                break;
+            wait_for_work(fill, due);
+        }
         job = fill->first;
         if (!job && fill->ahead_first) {
             read_ahead(w);
@@ -201,6 +261,12 @@ static void *work(void *opaque)
             wake_one(fill);
             continue;
         }
+        if (job->outcome == QM_FILL_BEHIND) {
+            pthread_mutex_lock(&fill->lock);
+            fill->load.busy--;
+            link_behind(fill, job);
+            continue;
+        }
         worked = job->outcome == QM_FILL_ERROR ? 0 : qm_fill_work() - worked;
         fill->done(fill->opaque, job);
         pthread_mutex_lock(&fill->lock);
@@ -221,6 +287,7 @@ static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
     job->queued = qm_rows_now();
     job->text.length = 0;
     job->kept = false;
+    job->again = 0;
     pthread_mutex_lock(&fill->lock);
     room = fill->load.waiting < most && !fill->ending;
     if (room) {
@@ -294,6 +361,7 @@ struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
 {
     struct qm_fill *fill =
         calloc(1, sizeof *fill + settings->connections * sizeof fill->worker[0]);
+    pthread_condattr_t monotonic;
 
     if (!fill)
         return NULL;
@@ -304,7 +372,10 @@ struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
     fill->opaque = opaque;
     fill->ahead_last = &fill->ahead_first;
     pthread_mutex_init(&fill->lock, NULL);
-    pthread_cond_init(&fill->wake, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&fill->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     for (unsigned i = 0; i < settings->connections; i++) {
         struct worker *w = &fill->worker[i];
 

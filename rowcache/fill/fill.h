@@ -20,7 +20,12 @@ struct qm_fill_settings {
     unsigned connections, queue, timeout_ms;
 };
 
-enum qm_fill_outcome { QM_FILL_ROW, QM_FILL_ABSENT, QM_FILL_ERROR };
+enum qm_fill_outcome {
+    QM_FILL_ROW,
+    QM_FILL_ABSENT,
+    QM_FILL_ERROR,
+    QM_FILL_BEHIND, /* within the pool alone */
+};
 
 struct qm_fill_job {
     struct qm_fill_job *next, *prev;
@@ -32,6 +37,12 @@ struct qm_fill_job {
     bool kept;           /* the row is in the cache when done() is called */
     struct qm_text text; /* the row; or the error, as Redis words it, without '-' */
     struct qm_gtid_list position;
+    /* What its reader has seen, or NULL; until it is done.  A server that has not
+     * committed it must not be asked.  That may be another one than the one whose log
+     * is followed; told: or that one, if it is a replica. */
+    const struct qm_gtid_list *seen;
+    bool told;
+    uint64_t again; /* qm_rows_now() when it is tried again, as the server was behind */
 };
 
 /* Rows of one table to read ahead of any request; and the keys of a table that

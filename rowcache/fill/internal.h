@@ -14,6 +14,10 @@ struct worker {
     pthread_t thread;
     bool started;
     MYSQL *mysql;
+    uint32_t server;             /* @@server_id; of what mysql is connected to */
+    struct qm_gtid_list reached; /* what it has committed at least */
+    struct qm_gtid_list
+        slave;             /* its @@gtid_slave_pos: the domains that it replicates */
     struct qm_plan *plans; /* the last used first */
     unsigned count, prepared;
 };
@@ -28,11 +32,17 @@ struct qm_fill {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct qm_fill_job *first, *last;
+    struct qm_fill_job *behind; /* that wait for their server; by next, in no order */
     struct qm_fill_ahead *ahead_first, **ahead_last;
     unsigned ahead_waiting, ahead_running;
     bool ending;
-    uint64_t failed_at;         /* of the last connection that could not be opened */
-    char refusal[400];          /* why: a reply */
+    uint64_t failed_at; /* of the last connection that could not be opened */
+    char refusal[400];  /* why: a reply */
+    struct {
+        uint32_t server;
+        struct qm_gtid_list reached;
+        uint64_t at; /* qm_rows_now() */
+    } met;           /* the last server that was asked what it has committed */
     struct qm_fill_stats stats; /* but for these: */
     /* Changed with the lock, read without. */
     struct {
@@ -54,6 +64,9 @@ void qm_fill_read(struct worker *w, struct qm_fill_job *job);
 bool qm_fill_pauses(const struct qm_fill *fill);
 /* False, with a reply in error. */
 bool qm_fill_connect(struct worker *w, char *error, size_t size);
+/* Whether the server lacks what is applied, or what the job's reader has seen; asks it
+ * if need be.  False, too: the connection is lost, as the next question will find. */
+bool qm_fill_is_behind(struct worker *w, const struct qm_fill_job *job);
 /* The plan for the job, loaded and prepared; NULL: the job has its error. */
 struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,
                              const struct qm_rows_token *token);

@@ -16,6 +16,7 @@ enum {
     PLANS = 1024,      /* of a connection */
     STATEMENTS = 8000, /* of all; MariaDB's default is 16382, for all clients */
     BACKOFF_MS = 1000,
+    MEET_MS = 5, /* between questions of what a server has committed */
     UNFOLLOWED_MS = 5000,
 };
 
@@ -85,6 +86,92 @@ static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
     qm_tls_set(mysql, &s->tls);
 }
 
+static void read_position(struct qm_gtid_list *list, const char *text)
+{
+    if (!text || !qm_gtid_parse(list, text, strlen(text)))
+        list->count = 0;
+}
+
+/* Who the server is, and what it has committed.  A name may lead to several servers:
+ * after a failover, or by a proxy. */
+static bool meet(struct worker *w)
+{
+    /* Unlike @@gtid_binlog_pos, without what is logged and not yet committed. */
+    static const char question[] =
+        "SELECT @@server_id, @@gtid_current_pos, @@gtid_slave_pos";
+    MYSQL_RES *result =
+        mysql_query(w->mysql, question) == 0 ? mysql_store_result(w->mysql) : NULL;
+    MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
+
+    if (row) {
+        w->server = row[0] ? (uint32_t)strtoull(row[0], NULL, 10) : 0;
+        read_position(&w->reached, row[1]);
+        read_position(&w->slave, row[2]);
+    }
+    mysql_free_result(result);
+    return row != NULL;
+}
+
+/* Whether the server replicates a domain of which it lacks what was told.  Of others it
+ * has all that there is, or nothing. */
+static bool lacks_told(const struct worker *w, const struct qm_gtid_list *told)
+{
+    for (unsigned i = 0; i < told->count; i++)
+        for (unsigned j = 0; j < w->slave.count; j++)
+            if (told->last[i].domain == w->slave.last[j].domain &&
+                !qm_gtid_covers_one(&w->reached, told->last[i]))
+                return true;
+    return false;
+}
+
+/* Another server than the one whose log is followed lacks what it has not committed. */
+static bool lacks(const struct worker *w, const struct qm_fill_job *job)
+{
+    struct qm_rows *rows = w->fill->rows;
+
+    if (job->seen && job->told && lacks_told(w, job->seen))
+        return true;
+    return qm_rows_is_other(rows, w->server) &&
+           (!qm_rows_is_within(rows, &w->reached) ||
+            (job->seen && !job->told && !qm_gtid_covers(&w->reached, job->seen)));
+}
+
+/* What another thread was told by the same server holds here, too.  False: it was not
+ * asked just now. */
+static bool take_met(struct worker *w, uint64_t now)
+{
+    struct qm_fill *fill = w->fill;
+    bool recent;
+
+    pthread_mutex_lock(&fill->lock);
+    recent = fill->met.server == w->server && fill->met.at != 0 &&
+             now - fill->met.at < MEET_MS * UINT64_C(1000000);
+    if (recent)
+        w->reached = fill->met.reached;
+    pthread_mutex_unlock(&fill->lock);
+    return recent;
+}
+
+bool qm_fill_is_behind(struct worker *w, const struct qm_fill_job *job)
+{
+    struct qm_fill *fill = w->fill;
+    uint64_t now;
+
+    if (!lacks(w, job))
+        return false;
+    now = qm_rows_now();
+    if (!take_met(w, now)) {
+        if (!meet(w))
+            return false;
+        pthread_mutex_lock(&fill->lock);
+        fill->met.server = w->server;
+        fill->met.reached = w->reached;
+        fill->met.at = now;
+        pthread_mutex_unlock(&fill->lock);
+    }
+    return lacks(w, job);
+}
+
 /* False, with a reply in error. */
 bool qm_fill_connect(struct worker *w, char *error, size_t size)
 {
@@ -111,6 +198,14 @@ bool qm_fill_connect(struct worker *w, char *error, size_t size)
                             s->server.port, s->server.unix_socket,
                             CLIENT_MULTI_STATEMENTS)) {
         snprintf(error, size, "TRYAGAIN the database cannot be reached: %s",
+                 mysql_error(w->mysql));
+        mysql_close(w->mysql);
+        w->mysql = NULL;
+        remember_refusal(fill, error);
+        return false;
+    }
+    if (!meet(w)) {
+        snprintf(error, size, "TRYAGAIN the database cannot be asked: %s",
                  mysql_error(w->mysql));
         mysql_close(w->mysql);
         w->mysql = NULL;
@@ -392,6 +487,10 @@ void qm_fill_read(struct worker *w, struct qm_fill_job *job)
     struct qm_plan *plan;
     bool storable = false, good;
 
+    if (qm_fill_is_behind(w, job)) {
+        job->outcome = QM_FILL_BEHIND;
+        return;
+    }
     plan = qm_fill_plan(w, job, &token);
     if (!plan)
         return;

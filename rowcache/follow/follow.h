@@ -74,6 +74,8 @@ struct qm_follow_callbacks {
     void (*settled)(void *opaque, uint64_t number);
     void (*fresh)(void *opaque, uint64_t boottime_ns);
     void (*following)(void *opaque, bool following, const char *why);
+    void (*server)(void *opaque,
+                   uint32_t id); /* whose log it is, from now on; or NULL */
     void (*message)(void *opaque,
                     const char *text); /* one line, for the operator's log */
 };

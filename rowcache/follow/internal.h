@@ -16,7 +16,7 @@
 
 /* What a server said of itself. */
 struct qm_life {
-    unsigned server;     /* which, of the settings' */
+    uint32_t server;     /* its @@server_id */
     uint64_t up;         /* seconds since it started, by its wall clock */
     uint64_t connection; /* the number of ours; they begin at 1 when it starts */
 };
@@ -60,6 +60,7 @@ struct qm_follow {
     struct qm_gtid_list target; /* to reach before following */
     uint64_t heard;             /* ns; when a server last said something */
     struct qm_life life;        /* of that one */
+    uint64_t behind;            /* ns; since when a server lacks what was applied; 0 */
     uint64_t generation;        /* of the connection; 0 while there is none */
     uint64_t generations;
     unsigned pending_first, pending_count;

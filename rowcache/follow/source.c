@@ -15,8 +15,9 @@
 #define PAUSE_FIRST 50 /* ms, before a new connection; doubled each time */
 #define PAUSE_LAST  2000
 /* MariaDB answers a question about all tables when it has opened them all. */
-#define CATALOGUE_MS 60000
-#define NOT_IN_LOG   1236 /* ER_MASTER_FATAL_ERROR_READING_BINLOG */
+#define CATALOGUE_MS    60000
+#define BEHIND_TIMEOUTS 10   /* for which a server may be behind */
+#define NOT_IN_LOG      1236 /* ER_MASTER_FATAL_ERROR_READING_BINLOG */
 
 /* The MySQL protocol's own function; libmariadb exports it without declaring it. */
 unsigned long mysql_net_read_packet(MYSQL *mysql);
@@ -81,7 +82,7 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
     static const char statement[] =
         "SELECT @@log_bin, @@binlog_checksum = 'CRC32', @@lower_case_table_names,"
         " VERSION(), @@log_slave_updates, @@gtid_slave_pos, VARIABLE_VALUE,"
-        " CONNECTION_ID()"
+        " CONNECTION_ID(), @@server_id"
         " FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
     MYSQL_RES *result = qm_connection_ask(&follow->catalogue, statement, why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
@@ -102,7 +103,7 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
         server->crc = strcmp(row[1], "1") == 0;
         server->lower_case = strcmp(row[2], "0") != 0;
         server->life = (struct qm_life){
-            .server = follow->info.server,
+            .server = row[8] ? (uint32_t)strtoull(row[8], NULL, 10) : 0,
             .up = row[6] ? strtoull(row[6], NULL, 10) : 0,
             .connection = row[7] ? strtoull(row[7], NULL, 10) : 0,
         };
@@ -212,6 +213,32 @@ static bool open_dump(struct qm_follow *follow, const struct qm_follow_server *s
     return good;
 }
 
+/* Whether the server lacks what was applied, and may get it: a replica that has taken
+ * the place of its primary before it had all of its log.  The same server has lost it,
+ * by a crash or a reset.  To follow the other means to go back, and is a gap; which is
+ * better than to wait without end for what was lost. */
+static bool is_behind(struct qm_follow *follow, const struct server *server,
+                      const struct qm_gtid_list *position, char *why)
+{
+    uint64_t now = qm_monotonic();
+    bool covers;
+
+    pthread_mutex_lock(&follow->lock);
+    covers = qm_gtid_covers(position, &follow->info.applied);
+    pthread_mutex_unlock(&follow->lock);
+    if (!follow->known || covers || server->life.server == follow->life.server) {
+        follow->behind = 0;
+        return false;
+    }
+    if (follow->behind == 0)
+        follow->behind = now;
+    if (now - follow->behind >
+        BEHIND_TIMEOUTS * (uint64_t)follow->settings.timeout_ms * 1000000)
+        return false;
+    snprintf(why, QM_WHY, "the server is behind what another had committed");
+    return true;
+}
+
 /* Both connections; the position to start from if there is none. */
 static bool open_both(struct qm_follow *follow, char *why)
 {
@@ -231,6 +258,8 @@ static bool open_both(struct qm_follow *follow, char *why)
         !qm_connection_position(&follow->catalogue, &position, why) ||
         !log_end(follow, &place, why))
         return false;
+    if (is_behind(follow, &server, &position, why))
+        return false;
     if (!follow->known)
         start_anew(follow, &position, "a new start");
     else if (qm_may_have_restarted(&follow->life, &server.life,
@@ -243,6 +272,8 @@ static bool open_both(struct qm_follow *follow, char *why)
     follow->heard = qm_monotonic();
     follow->life = server.life;
     pthread_mutex_lock(&follow->lock);
+    if (follow->calls.server)
+        follow->calls.server(follow->calls.opaque, server.life.server);
     follow->target = position;
     /* Nothing of an earlier connection is known to be committed before all is that is
      * in the log now. */

@@ -73,7 +73,31 @@ static bool may_join(const struct client *c, const struct flight *f)
 {
     uint64_t sent = atomic_load(&((struct flight *)f)->job.sent);
 
-    return sent == 0 || c->last_read < sent;
+    /* After WAITGTID, the server of another's flight may be behind. */
+    return !c->reader.told && (sent == 0 || c->last_read < sent);
+}
+
+/* What the job's server must have committed.  False: there is no memory. */
+static bool note_seen(struct qm_fill_job *job, const struct qm_reader *reader)
+{
+    struct qm_gtid_list *seen = NULL;
+
+    if (reader->seen) {
+        seen = malloc(sizeof *seen);
+        if (!seen)
+            return false;
+        *seen = *reader->seen;
+    }
+    job->seen = seen;
+    job->told = reader->told;
+    return true;
+}
+
+static void free_flight(struct flight *f)
+{
+    qm_text_free(&f->job.text);
+    free((void *)(uintptr_t)f->job.seen);
+    free(f);
 }
 
 /* The read of the name that the connection may wait for; NULL: a has the error.  *look:
@@ -99,12 +123,13 @@ static struct flight *board(struct client *c, struct answer *a,
         *look = true;
         return f;
     }
-    if (f) {
+    if (f && !c->reader.told) {
         HASH_DEL(s->flights, f);
         f->newest = false;
     }
     f = calloc(1, sizeof *f);
-    if (!f) {
+    if (!f || !note_seen(&f->job, &c->reader)) {
+        free(f);
         set_error(a, "TRYAGAIN", "out of memory");
         return NULL;
     }
@@ -115,10 +140,12 @@ static struct flight *board(struct client *c, struct answer *a,
 
         snprintf(what, sizeof what, "the database is slow: %llu reads wait already",
                  (unsigned long long)s->config->queue);
-        free(f);
+        free_flight(f);
         set_error(a, "TRYAGAIN", what);
         return NULL;
     }
+    if (c->reader.told) /* which may wait for its server: not for others */
+        return f;
     f->newest = true;
     HASH_ADD_KEYPTR(hh, s->flights, f->job.name.key, f->job.name.length, f);
     return f;
@@ -362,8 +389,7 @@ static bool cancel(struct server *s, struct flight *f)
         return false;
     if (f->newest)
         HASH_DEL(s->flights, f);
-    qm_text_free(&f->job.text);
-    free(f);
+    free_flight(f);
     s->cancelled++;
     return true;
 }
@@ -529,8 +555,7 @@ static void land(struct server *s, struct flight *f)
         answer(s, w->request, w->index, &f->job);
         free(w);
     }
-    qm_text_free(&f->job.text);
-    free(f);
+    free_flight(f);
 }
 
 static void answer_done(evutil_socket_t fd, short what, void *opaque)

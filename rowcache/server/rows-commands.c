@@ -434,9 +434,10 @@ void cmd_waitgtid(struct client *c)
         client_error(c, "ERR a GTID is DOMAIN-SERVER-SEQUENCE, or several with commas");
         return;
     }
-    /* Until it is applied, reads of this connection go to the database, which has it.
-     */
+    /* Until it is applied, reads of this connection go to the database, and wait until
+     * that has it, as a replica may not yet. */
     qm_reader_saw(&c->reader, &position);
+    c->reader.told = c->reader.seen != NULL;
     c->last_read = atomic_load(&c->server->tick);
     qm_reply_simple(&c->out, "OK");
 }
