@@ -100,15 +100,18 @@ static int find_place(struct qm_old *old, const char *path)
     return error;
 }
 
-void qm_old_rights(int fd, const struct stat *old)
+bool qm_old_rights(int fd, const struct stat *old)
 {
-    mode_t mode = old->st_mode & 0777;
+    const bool same = fchown(fd, old->st_uid, old->st_gid) == 0;
 
     /* Another group than the old one's gets no rights that were not its own. */
-    if (fchown(fd, old->st_uid, old->st_gid) == -1)
-        mode &= 0700;
-    if (fchmod(fd, mode) == -1)
-        (void)0; /* it stays 0600 */
+    return fchmod(fd, old->st_mode & (same ? 0777 : 0700)) == 0 && same;
+}
+
+bool qm_old_is_anothers(const char *path)
+{
+    return strncmp(path, "/proc/", 6) == 0 ||
+           (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0);
 }
 
 /* Whether the name is still that of the file that is locked. */
@@ -127,8 +130,7 @@ int qm_old_keep(struct qm_old *old, int fd, const char *path, char *err, size_t 
     int made = -1, error;
 
     err[0] = '\0';
-    /* What is there is another's: standard output, say. */
-    if (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0)
+    if (qm_old_is_anothers(path))
         return -1;
     error = fstat(fd, &st) == -1 ? errno : find_place(old, path);
     /* Another program that keeps it, too, may have been faster. */
@@ -144,7 +146,7 @@ int qm_old_keep(struct qm_old *old, int fd, const char *path, char *err, size_t 
         made = openat(old->dir, old->name,
                       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
         if (made != -1) {
-            qm_old_rights(made, &st);
+            (void)qm_old_rights(made, &st);
         } else {
             error = errno;
             (void)rename_to(old->dir, old->kept, old->name);

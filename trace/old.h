@@ -3,6 +3,7 @@
 #ifndef QM_TRACE_OLD_H
 #define QM_TRACE_OLD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
 
@@ -11,8 +12,13 @@
  * Returns 0, or -1 with a sentence in err. */
 int qm_old_check(int fd, const char *path, char *err, size_t len);
 
-/* Gives the file that fd has open the mode, owner and group that another one has. */
-void qm_old_rights(int fd, const struct stat *old);
+/* Whether what the path names is not ours to rename: what a descriptor is of, as
+ * standard output. */
+bool qm_old_is_anothers(const char *path);
+
+/* Gives the file that fd has open the mode, owner and group that another one has.
+ * False: another owner or group, and no rights for others then. */
+bool qm_old_rights(int fd, const struct stat *old);
 
 /* A file that has made way for another of its name. */
 struct qm_old {
@@ -24,7 +30,7 @@ struct qm_old {
 /* Renames the regular file that path is and fd has open and locked (flock) to PATH.1,
  * or the next number that is free, and makes a new one under the name, with the same
  * mode, owner and group.  A symbolic link stays: what it leads to is renamed.  Nothing
- * of that name in /dev or /proc is.  Returns the new file's descriptor, open for
+ * that qm_old_is_anothers() is.  Returns the new file's descriptor, open for
  * writing; -1: the file keeps its name, with a sentence in err, or "" if it is one that
  * is not renamed. */
 int qm_old_keep(struct qm_old *old, int fd, const char *path, char *err, size_t len);

@@ -269,21 +269,24 @@ static void write_beside(struct qm_output *out, const char *path)
     struct stat st;
     int fd = -1;
 
-    /* What is there is another's: standard output, say. */
-    if (!out->regular || strncmp(path, "/dev/", 5) == 0 ||
-        strncmp(path, "/proc/", 6) == 0)
+    if (!out->regular || qm_old_is_anothers(path))
         return;
     out->place = realpath(path, NULL);
     if (out->place && asprintf(&out->beside, "%s.XXXXXX", out->place) == -1)
         out->beside = NULL;
     if (out->beside && fstat(out->fd, &st) == 0)
         fd = mkostemp(out->beside, O_CLOEXEC);
+    /* Another's file stays another's. */
+    if (fd != -1 && !qm_old_rights(fd, &st)) {
+        unlink(out->beside);
+        close(fd);
+        fd = -1;
+    }
     if (fd == -1) {
         free(out->beside);
         out->beside = NULL;
         return;
     }
-    qm_old_rights(fd, &st);
     out->there = out->fd;
     out->fd = fd;
     if (fstat(fd, &st) == 0) {

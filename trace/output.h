@@ -28,7 +28,7 @@ struct qm_output *qm_output_keep(const char *path, char *err, size_t len);
 /* The same for what takes its place only when it is complete: it is written to a file
  * beside, of the same mode, owner and group, which qm_output_close() renames unless
  * something failed.  A symbolic link stays, and what it leads to is replaced.  Where no
- * file can be made beside, it is as qm_output_create(), and an output that is not
+ * such file can be made beside, it is as qm_output_create(), and an output that is not
  * completed is emptied. */
 struct qm_output *qm_output_replace(const char *path, char *err, size_t len);
 

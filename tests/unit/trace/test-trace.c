@@ -356,6 +356,26 @@ TEST(kept_nothing)
     assert_int_equal(first_offset("u"), 2);
 }
 
+/* Files in memory are files. */
+TEST(kept_in_memory)
+{
+    char err[256], path[] = "/dev/shm/qm-trace.XXXXXX", old[64];
+    int fd = mkstemp(path);
+
+    if (fd == -1)
+        skip(); /* there is no such file system here */
+    close(fd);
+    snprintf(old, sizeof old, "%s.1", path);
+    for (int i = 0; i < 2; i++) {
+        struct qm_trace_writer *w = qm_trace_keep(path, 512, err, sizeof err);
+
+        assert_non_null(w);
+        write_one(w, 1);
+    }
+    assert_int_equal(unlink(old), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
 TEST(full_device)
 {
     char err[256];
