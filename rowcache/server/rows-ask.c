@@ -21,6 +21,8 @@
 
 #include "rowcache/server/rows-ask-internal.h"
 
+enum { PORTION = 4 }; /* reads of a command, for each connection to the database */
+
 /* --- asking --- */
 
 static void set_error(struct answer *a, const char *kind, const char *what)
@@ -334,6 +336,34 @@ static void find(struct client *c, struct request *r, unsigned i, const char *ke
         r->left++;
 }
 
+/* How many rows of one command are waited for at a time: enough for all connections to
+ * be busy, so that the reads of other clients do not wait behind thousands. */
+static unsigned portion(const struct server *s)
+{
+    uint64_t most = s->config->queue / 4, n = PORTION * s->config->connections;
+
+    if (!s->redis && most > n)
+        most = n;
+    return most > 0 ? (unsigned)most : 1;
+}
+
+/* Asks for more of its rows, as far as that is its turn. */
+static void ask_more(struct client *c, struct request *r)
+{
+    const unsigned most = portion(c->server);
+
+    while (r->asked < r->count && r->left < most && !r->failed) {
+        unsigned i = r->asked++, left = r->left;
+
+        if (c->closing)
+            set_error(&r->answer[i], "TRYAGAIN", "the server is shutting down");
+        else
+            find(c, r, i, word(c, r->first + i), word_length(c, r->first + i));
+        if (r->left == left)
+            count_answer(c->server, r, &r->answer[i]);
+    }
+}
+
 static void free_request(struct request *r)
 {
     for (unsigned i = 0; i < r->count; i++)
@@ -366,13 +396,8 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     r->count = count;
     r->finish = finish;
     r->bare = bare;
-    for (unsigned i = 0; i < count && !r->failed; i++) {
-        unsigned left = r->left;
-
-        find(c, r, i, word(c, first + i), word_length(c, first + i));
-        if (r->left == left)
-            count_answer(c->server, r, &r->answer[i]);
-    }
+    r->first = first;
+    ask_more(c, r);
     if (r->left > 0) {
         c->request = r;
         return;
@@ -467,7 +492,10 @@ static void answered(struct request *r)
 {
     struct client *c = r->c;
 
-    if (--r->left > 0)
+    r->left--;
+    if (c)
+        ask_more(c, r);
+    if (r->left > 0)
         return;
     if (c) {
         size_t from = c->out.length;

@@ -16,7 +16,8 @@ struct answer {
 struct request {
     struct client *c; /* NULL: it has gone */
     void (*finish)(struct client *c, struct request *r);
-    unsigned count, left; /* count 0: it does not wait for rows */
+    unsigned count, left;  /* count 0: it does not wait for rows */
+    unsigned first, asked; /* the first key's word; how many were asked for */
     struct answer *answer;
     struct waiter *waiters; /* for reads of MariaDB */
     bool bare;              /* whether the rows are there, and how long: no texts */

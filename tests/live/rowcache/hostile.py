@@ -111,6 +111,35 @@ def places(tcp):
     c.close()
 
 
+def portions():
+    """A command of more rows than the queue has places for is carried out, and leaves places to others."""
+    c = Client()
+    c("FLUSHDB")
+    with Lock():
+        many = Client().send("MGET", *(f"item:{i}" for i in range(1, 301)))
+        wait_for(lambda: c.number("database_waiting") + c.number("keyspace_misses") > 0, "it is not begun")
+        others = [Client().send("GET", f"item:{i}") for i in range(401, 404)]
+        wait_for(lambda: c.number("database_waiting") >= 3, "others do not wait")
+        # One that goes in the middle takes the rest of its rows with it.
+        gone = Client().send("MGET", *(f"item:{i}" for i in range(501, 801)))
+        wait_for(lambda: c.number("database_waiting") == 4, "it does not wait")
+        gone.close()
+        wait_for(lambda: c.number("database_waiting") == 3, "it waits for a client that has gone")
+    assert many.answer() == "*300"
+    assert [many.answer() for _ in range(300)] == [row(i) for i in range(1, 301)]
+    assert [one.answer() for one in others] == [row(i) for i in range(401, 404)]
+    misses = c.number("keyspace_misses")
+    many.send("MGET", *(f"item:{i}" for i in range(1, 301)))
+    assert many.answer() == "*300"
+    assert [many.answer() for _ in range(300)] == [row(i) for i in range(1, 301)]
+    assert c.number("keyspace_misses") == misses
+    many.send("MGET", "item:900", "nothing:1", *(f"item:{i}" for i in range(901, 990)))
+    assert many.answer().startswith("-ERR there is no table")
+    assert many("PING") == "+PONG"
+    for one in [many] + others + [c]:
+        one.close()
+
+
 def crowd():
     """10,000 connections of clients that send a byte now and then: one more is refused in Redis's words, those
     that are there are served, and nothing of it is left behind."""
@@ -163,5 +192,5 @@ def crowd():
     assert Client()("PING") == "+PONG"
 
 
-for test in (lambda: places(False), lambda: places(True), crowd):
+for test in (lambda: places(False), lambda: places(True), portions, crowd):
     test()
