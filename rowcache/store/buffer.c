@@ -380,8 +380,10 @@ int store_buffer_write(struct partition *p)
 
     if (n == 0)
         return 0;
-    if (!p->disk)
-        return store_scratch_takes(p, p->disk_error) ? 0 : EIO;
+    if (!p->disk) { /* scratch: the buffer is dropped, or there is a disk again */
+        p->scratch->refused = p->disk_error;
+        return 0;
+    }
     if (p->logs && (r = store_log_write(&p->log, true)) != 0)
         return p->disk_error = r;
     lines = malloc(n * sizeof *lines);

@@ -138,7 +138,7 @@ static void drop_disk(struct partition *p)
     struct scratch *s = p->scratch;
     uint64_t now = store_now();
 
-    if (s->warned > now || now - s->warned >= WARN_MS) {
+    if (p->disk && (s->warned > now || now - s->warned >= WARN_MS)) {
         store_warn(p->config, "%s: %s: what was on disk is dropped", s->path,
                    strerror(s->refused));
         s->warned = now;
