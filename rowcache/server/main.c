@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "rowcache/server/binlog-check.h"
@@ -46,16 +45,6 @@ static void reload(evutil_socket_t signal, short what, void *opaque)
 
 /* --- stores --- */
 
-/* Half of what is free, unless it is configured. */
-static uint64_t disk_of_rows(const struct qm_config *c)
-{
-    struct statvfs fs;
-
-    if (c->disk_size > 0)
-        return c->disk_size;
-    return statvfs(c->path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize / 2 : 0;
-}
-
 /* Rows are of no use to the next process: what it would have to find out of each is
  * whether it is still right. */
 static struct qmstore *open_store(const struct qm_config *c, const char *name,
@@ -68,6 +57,7 @@ static struct qmstore *open_store(const struct qm_config *c, const char *name,
         {"sync", QMSTORE_SYNC}, {"lazy", QMSTORE_LAZY}, {"none", QMSTORE_NONE}};
     struct qmstore_config config;
     struct qmstore *store = NULL;
+    uint64_t disk_most = c->disk_size > 0 ? c->disk_size : QMSTORE_DISK_HALF;
     char err[300] = "", *path;
     int error;
 
@@ -83,8 +73,7 @@ static struct qmstore *open_store(const struct qm_config *c, const char *name,
         if (strcmp(c->durability, durabilities[i].word) == 0)
             config.durability = durabilities[i].value;
     error = lasting ? qmstore_open(&config, &store, err, sizeof err)
-                    : qmstore_open_scratch(&config, disk_of_rows(c), &store, err,
-                                           sizeof err);
+                    : qmstore_open_scratch(&config, disk_most, &store, err, sizeof err);
     if (error != 0)
         fprintf(stderr, "qm-rowcache: %s: %s\n", path, err);
     free(path);

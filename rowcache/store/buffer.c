@@ -205,12 +205,12 @@ static int write_slice(struct partition *p, struct slice *s)
     for (size_t i = 0; i < s->count; i++)
         s->changes[i] = record_of(s->entries[i].entry, &s->entries[i].name);
     p->disk_error = r = p->disk_ops->apply(p->disk, s->changes, s->count);
-    for (size_t i = 0; p->scratch && i < s->count; i++)
-        p->scratch->bytes += store_disk_size(&s->changes[i]);
     if (r != 0) {
         suspect(p, s);
         return r;
     }
+    if (p->scratch)
+        store_scratch_wrote(p, s->changes, s->count);
     p->stats.disk_writes += s->count;
     p->stats.disk_batches++;
     for (size_t i = 0; i < s->count; i++)

@@ -247,11 +247,13 @@ struct scratch {
     int refused;      /* why the disk layer refused what it was asked; 0: it did not */
     uint64_t most;    /* bytes that records may take; 0: any */
     uint64_t batches; /* when these were looked at last */
-    uint64_t bytes;   /* of records that were written, in all */
-    uint64_t warned;  /* when; ms */
-    uint64_t tried;   /* to open the layer anew, in vain; ms */
-    struct disk_name at; /* up to here records were looked at */
-    char path[];         /* the layer's directory */
+    uint64_t bytes, records; /* that were written, in all: those with a value */
+    uint64_t writes;         /* records when batches were */
+    int lately;              /* refused, and nothing was written since */
+    uint64_t warned;         /* when; ms */
+    uint64_t tried;          /* to open the layer anew, in vain; ms */
+    struct disk_name at;     /* up to here records were looked at */
+    char path[];             /* the layer's directory */
 };
 
 struct partition {
@@ -377,6 +379,9 @@ int store_scratch_remove(int dir);
  * has refused something, what is on disk is dropped; if records take more than they
  * may, some of them.  All calls end with it before they unlock. */
 void store_scratch_mend(struct partition *p);
+/* Changes were carried out by the disk layer. */
+void store_scratch_wrote(struct partition *p, const struct disk_record *changes,
+                         size_t n);
 /* Drops all keys. */
 void store_scratch_clear(struct partition *p);
 

@@ -548,7 +548,9 @@ void qmstore_get_stats(struct qmstore *s, struct qmstore_stats *stats)
         stats->syncs += log.syncs;
         stats->log_bytes += log.bytes;
         if (stats->error == 0)
-            stats->error = p->disk_error ? p->disk_error : log.error;
+            stats->error = p->disk_error ? p->disk_error
+                           : p->scratch  ? p->scratch->lately
+                                         : log.error;
         pthread_mutex_unlock(&p->lock);
         /* Many files take long, and others need the lock. */
         stats->disk += bytes_below(p->dir, ".");

@@ -104,7 +104,9 @@ QMSTORE_PUBLIC int qmstore_close(struct qmstore *store);
  * that the directory is a store's.  If the disk refuses (ENOSPC, EIO, EBADMSG), keys on
  * disk are dropped, with a warning, and the store goes on without them: no such error
  * is returned. disk_most: bytes that keys on disk may take, about; some are dropped at
- * random when they take more.  0: any. */
+ * random when they take more.  0: any; QMSTORE_DISK_HALF: half of what is free when the
+ * earlier contents have been removed. */
+#define QMSTORE_DISK_HALF UINT64_MAX
 QMSTORE_PUBLIC int qmstore_open_scratch(const struct qmstore_config *config,
                                         uint64_t disk_most, struct qmstore **store,
                                         char *err, size_t err_len);

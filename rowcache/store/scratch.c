@@ -21,7 +21,7 @@ enum {
     AGAIN_MS = 1000,  /* between tries to open a layer that refuses */
     WARN_MS = 10000,  /* between messages */
     LEAVE = 512,      /* records that leave in one batch */
-    BATCHES = 4,      /* at a time */
+    BATCHES = 4,      /* at a time, at least */
     LOOKED_AT = 4096, /* records for one of these, at most */
 };
 
@@ -143,6 +143,7 @@ static void drop_disk(struct partition *p)
                    strerror(s->refused));
         s->warned = now;
     }
+    s->lately = s->refused;
     s->refused = 0;
     forget_disk(p);
     begin_anew(p);
@@ -153,6 +154,7 @@ static void drop_disk(struct partition *p)
 struct leaving {
     struct partition *p;
     struct disk_name names[LEAVE];
+    struct entry *entries[LEAVE]; /* of the same keys; NULL: none */
     unsigned count, looked_at;
     struct disk_name last;
 };
@@ -161,11 +163,13 @@ static int look_at(void *opaque, const struct disk_name *name, const void *bytes
                    size_t len)
 {
     struct leaving *l = opaque;
-    struct store_hash h = store_name_hash(name);
+    struct entry *e = store_table_find(&l->p->table, store_name_hash(name), NULL, 0);
 
     l->last = *name;
-    if (!store_table_has(&l->p->table, h)) /* else that says what becomes of it */
+    if (!e || (e->on_disk && !e->dead)) { /* a tombstone will delete it */
+        l->entries[l->count] = e;
         l->names[l->count++] = *name;
+    }
     return ++l->looked_at == LOOKED_AT || l->count == LEAVE;
 }
 
@@ -187,38 +191,58 @@ static int leave(struct partition *p, struct leaving *l)
     for (unsigned i = 0; i < l->count; i++)
         changes[i] = (struct disk_record){.name = &l->names[i], .dead = true};
     r = l->count > 0 ? p->disk_ops->apply(p->disk, changes, l->count) : 0;
-    if (r == 0) {
-        p->disk_copies -= l->count;
-        p->bloom.removed += l->count;
-    }
-    return r;
+    if (r != 0)
+        return r;
+    p->disk_copies -= l->count;
+    p->bloom.removed += l->count;
+    for (unsigned i = 0; i < l->count; i++)
+        if (l->entries[i]) {
+            l->entries[i]->on_disk = l->entries[i]->clean = false;
+            l->entries[i]->copy = 0;
+            p->shadowed--;
+        }
+    return 0;
+}
+
+void store_scratch_wrote(struct partition *p, const struct disk_record *changes,
+                         size_t n)
+{
+    struct scratch *s = p->scratch;
+
+    s->lately = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!changes[i].dead) {
+            s->bytes += store_disk_size(&changes[i]);
+            s->records++;
+        }
 }
 
 static uint64_t used(const struct partition *p)
 {
-    const struct qmstore_stats *stats = &p->stats;
+    const struct scratch *s = p->scratch;
 
     if (p->disk_ops->used)
         return p->disk_ops->used(p->disk);
-    return stats->disk_writes > 0
-               ? p->disk_copies * (p->scratch->bytes / stats->disk_writes)
-               : 0;
+    return s->records > 0 ? p->disk_copies * (s->bytes / s->records) : 0;
 }
 
 static void stay_within(struct partition *p)
 {
     struct scratch *s = p->scratch;
+    /* Twice what came since, and more, so that it ends. */
+    uint64_t batches = BATCHES + 2 * (s->records - s->writes) / LEAVE;
     struct leaving *l;
     int r = 0;
 
     s->batches = p->stats.disk_batches;
+    s->writes = s->records;
     if (used(p) <= s->most)
         return;
     l = malloc(sizeof *l);
     if (!l)
         return;
     l->p = p;
-    for (unsigned i = 0; i < BATCHES && r == 0 && used(p) > s->most; i++)
+    for (uint64_t i = 0; i < batches && r == 0 && used(p) > s->most; i++)
         r = leave(p, l);
     free(l);
     if (r != 0) {

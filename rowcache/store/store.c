@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -404,6 +405,17 @@ static void free_store(struct qmstore *s)
     free(s);
 }
 
+/* And never 0, which is no bound. */
+static uint64_t half_of_disk(const struct qmstore *s)
+{
+    uint64_t least = s->config.partitions * LEAST_MEMORY, half = 0;
+    struct statvfs fs;
+
+    if (s->dir != -1 && fstatvfs(s->dir, &fs) == 0)
+        half = (uint64_t)fs.f_bavail * fs.f_frsize / 2;
+    return half > least ? half : least;
+}
+
 static int open_store(const struct qmstore_config *config, bool scratch,
                       uint64_t disk_most, struct qmstore **store, char *err,
                       size_t err_len)
@@ -450,6 +462,8 @@ static int open_store(const struct qmstore_config *config, bool scratch,
         (void)store_refuse(err, err_len, r, "%s: %s", s->path, strerror(r));
     else
         r = store_format_open(s, err, err_len);
+    if (s->disk_most == QMSTORE_DISK_HALF)
+        s->disk_most = half_of_disk(s);
     if (r == 0)
         r = open_partitions(s, err, err_len);
     if (r == 0 && !config->threadless) {

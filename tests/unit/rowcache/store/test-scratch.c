@@ -189,6 +189,7 @@ TEST_WITH(full_disk, make_memory_dir, remove_test_dir)
         refuses = ENOSPC;
         fill(s, 2000, 4000);
         assert_non_null(strstr(message, "No space left on device"));
+        assert_int_equal(stats_of(s).error, ENOSPC);
         in_memory = count(s, 4000);
         assert_true(in_memory > 0 && in_memory < 1000);
         refuses = 0;
@@ -268,6 +269,45 @@ TEST_WITH(bound, make_memory_dir, remove_test_dir)
         assert_true(hot > 500 * HOT * 3 / 4);
         assert_int_equal(qmstore_close(s), 0);
     }
+}
+
+/* Small records, of which a write buffer has more than leave at a time. */
+TEST_WITH(bound_of_many, make_memory_dir, remove_test_dir)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s = NULL;
+    struct partition *p;
+    char err[400] = "";
+    uint64_t most = 0;
+
+    c.memory = 16 << 20;
+    c.write_buffer = 4 << 20;
+    c.disk = is_built("lmdb") ? "lmdb" : "files";
+    assert_int_equal(qmstore_open_scratch(&c, MOST, &s, err, sizeof err), 0);
+    p = &s->partitions[0];
+    for (unsigned k = 0; k < 500000; k++) {
+        assert_int_equal(qmstore_put(s, &k, sizeof k, big, 40, 0), 0);
+        most = p->disk_copies > most ? p->disk_copies : most;
+    }
+    if (p->disk_copies * 80 > MOST + MOST / 2)
+        fail_msg("%llu records, %llu bytes", (unsigned long long)p->disk_copies,
+                 (unsigned long long)p->disk_ops->used(p->disk));
+    assert_true(most > 5000);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* Half of what is free, and never no bound. */
+TEST_WITH(half_of_disk, make_memory_dir, remove_test_dir)
+{
+    struct qmstore *s = open_scratch("files", QMSTORE_DISK_HALF);
+    struct statvfs fs;
+    uint64_t half, most = s->partitions[0].scratch->most;
+
+    assert_int_equal(statvfs(test_dir, &fs), 0);
+    half = (uint64_t)fs.f_bavail * fs.f_frsize / 2;
+    assert_true(most >= 1 << 20);
+    assert_true(most > half / 2 && most < half * 2);
+    assert_int_equal(qmstore_close(s), 0);
 }
 
 static struct model {
