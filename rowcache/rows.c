@@ -290,15 +290,19 @@ static uint64_t end_of(const struct qm_rows_token *t)
     return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000 + t->life_ms;
 }
 
-/* Keeps what store() has found to be right.  If this fails, it may have been kept, or
- * what was there before is: that is right, too, or of an earlier generation. */
+/* Keeps what store() has found to be right.  It may have been kept, or not, if this
+ * fails: then nothing must be there.  (A scratch store has no errors of a disk.) */
 static bool keep(struct qm_rows *rows, const struct qm_rows_token *t, const char *key,
                  size_t key_length, const char *value, size_t length)
 {
     size_t header = sizeof(struct header);
 
-    if (!rows->place.put)
-        return qmstore_put(rows->store, key, key_length, value, length, end_of(t)) == 0;
+    if (!rows->place.put) {
+        if (qmstore_put(rows->store, key, key_length, value, length, end_of(t)) == 0)
+            return true;
+        forget(rows, t->table, key, key_length);
+        return false;
+    }
     if (!rows->place.put(rows->place.opaque, key, key_length, value + header,
                          length - header, t->life_ms))
         return false;

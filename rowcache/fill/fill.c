@@ -62,6 +62,16 @@ static void link_first(struct qm_fill *fill, struct qm_fill_job *job)
     fill->load.waiting++;
 }
 
+/* There is work.  If not all threads are fit for it, the one that wakes might not be.
+ * The lock is held. */
+static void wake_one(struct qm_fill *fill)
+{
+    if (qm_fill_pauses(fill))
+        pthread_cond_broadcast(&fill->wake);
+    else
+        pthread_cond_signal(&fill->wake);
+}
+
 /* It waits for its server: for an eighth of the time that it has waited. */
 static void link_behind(struct qm_fill *fill, struct qm_fill_job *job)
 {
@@ -70,6 +80,7 @@ static void link_behind(struct qm_fill *fill, struct qm_fill_job *job)
     job->again = now + (pause < BEHIND_NS ? BEHIND_NS : pause);
     job->next = fill->behind;
     fill->behind = job;
+    wake_one(fill); /* another thread may be free earlier */
 }
 
 /* Queues those whose time has come; all if it ends.  When the next one is due; 0: there
@@ -87,6 +98,7 @@ static uint64_t queue_behind(struct qm_fill *fill)
         }
         *at = job->next;
         link_first(fill, job);
+        wake_one(fill);
     }
     return next;
 }
@@ -153,16 +165,6 @@ static bool may_read_ahead(const struct worker *w)
 
     return fill->ahead_first && is_fit(w) &&
            fill->ahead_running < (fill->settings.connections + 1) / 2;
-}
-
-/* There is work.  If not all threads are fit for it, the one that wakes might not be.
- * The lock is held. */
-static void wake_one(struct qm_fill *fill)
-{
-    if (qm_fill_pauses(fill))
-        pthread_cond_broadcast(&fill->wake);
-    else
-        pthread_cond_signal(&fill->wake);
 }
 
 /* The lock is held. */
@@ -237,6 +239,9 @@ static void *work(void *opaque)
 
             if ((fill->first && is_fit(w)) || may_read_ahead(w) || fill->ending)
                 break;
+            if ((fill->first || fill->ahead_first) && !is_fit(w) &&
+                (due == 0 || due > qm_fill_pause_end(fill)))
+                due = qm_fill_pause_end(fill);
             wait_for_work(fill, due);
         }
         job = fill->first;

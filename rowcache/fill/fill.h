@@ -106,6 +106,8 @@ bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead);
 void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats);
 /* Of them, busy and work_us, without a lock, so perhaps a read late. */
 void qm_fill_get_load(const struct qm_fill *fill, unsigned *busy, double *work_us);
+/* Whether the pool has met several servers, by their @@server_id. */
+bool qm_fill_has_several(const struct qm_fill *fill);
 /* False: qm_fill_give_ahead() would hardly take a job now.  Takes no lock. */
 bool qm_fill_may_give_ahead(const struct qm_fill *fill);
 /* Those that wait are done with an error. */

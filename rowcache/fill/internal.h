@@ -18,6 +18,7 @@ struct worker {
     struct qm_gtid_list reached; /* what it has committed at least */
     struct qm_gtid_list
         slave;             /* its @@gtid_slave_pos: the domains that it replicates */
+    uint64_t connected;    /* qm_rows_now() */
     struct qm_plan *plans; /* the last used first */
     unsigned count, prepared;
 };
@@ -36,11 +37,13 @@ struct qm_fill {
     struct qm_fill_ahead *ahead_first, **ahead_last;
     unsigned ahead_waiting, ahead_running;
     bool ending;
-    uint64_t failed_at; /* of the last connection that could not be opened */
-    char refusal[400];  /* why: a reply */
+    uint64_t failed_at;            /* of the last connection that could not be opened */
+    char refusal[400];             /* why: a reply */
+    _Atomic uint32_t first_server; /* @@server_id of the first that was met */
+    _Atomic bool several;          /* another one was, too */
     struct {
         uint32_t server;
-        struct qm_gtid_list reached;
+        struct qm_gtid_list reached, slave;
         uint64_t at; /* qm_rows_now() */
     } met;           /* the last server that was asked what it has committed */
     struct qm_fill_stats stats; /* but for these: */
@@ -62,10 +65,11 @@ void qm_fill_remember_error(struct qm_fill *fill, const char *error);
 void qm_fill_read(struct worker *w, struct qm_fill_job *job);
 /* No connection is tried yet: the last try failed.  The lock is held. */
 bool qm_fill_pauses(const struct qm_fill *fill);
+uint64_t qm_fill_pause_end(const struct qm_fill *fill); /* until when; the same */
 /* False, with a reply in error. */
 bool qm_fill_connect(struct worker *w, char *error, size_t size);
 /* Whether the server lacks what is applied, or what the job's reader has seen; asks it
- * if need be.  False, too: the connection is lost, as the next question will find. */
+ * if need be.  True, too, without a connection: it could not be asked. */
 bool qm_fill_is_behind(struct worker *w, const struct qm_fill_job *job);
 /* The plan for the job, loaded and prepared; NULL: the job has its error. */
 struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,

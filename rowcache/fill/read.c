@@ -53,10 +53,14 @@ void qm_fill_remember_error(struct qm_fill *fill, const char *error)
     pthread_mutex_unlock(&fill->lock);
 }
 
+uint64_t qm_fill_pause_end(const struct qm_fill *fill)
+{
+    return fill->failed_at + BACKOFF_MS * UINT64_C(1000000);
+}
+
 bool qm_fill_pauses(const struct qm_fill *fill)
 {
-    return fill->failed_at != 0 &&
-           qm_rows_now() - fill->failed_at < BACKOFF_MS * UINT64_C(1000000);
+    return fill->failed_at != 0 && qm_rows_now() < qm_fill_pause_end(fill);
 }
 
 /* None is tried for a while. */
@@ -104,9 +108,14 @@ static bool meet(struct worker *w)
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
 
     if (row) {
+        uint32_t none = 0;
+
         w->server = row[0] ? (uint32_t)strtoull(row[0], NULL, 10) : 0;
         read_position(&w->reached, row[1]);
         read_position(&w->slave, row[2]);
+        if (!atomic_compare_exchange_strong(&w->fill->first_server, &none, w->server) &&
+            none != w->server)
+            w->fill->several = true;
     }
     mysql_free_result(result);
     return row != NULL;
@@ -124,16 +133,18 @@ static bool lacks_told(const struct worker *w, const struct qm_gtid_list *told)
     return false;
 }
 
-/* Another server than the one whose log is followed lacks what it has not committed. */
+/* What a reader has seen came from the server itself, unless there are several. Another
+ * than the one whose log is followed may lack what is applied. */
 static bool lacks(const struct worker *w, const struct qm_fill_job *job)
 {
     struct qm_rows *rows = w->fill->rows;
 
     if (job->seen && job->told && lacks_told(w, job->seen))
         return true;
-    return qm_rows_is_other(rows, w->server) &&
-           (!qm_rows_is_within(rows, &w->reached) ||
-            (job->seen && !job->told && !qm_gtid_covers(&w->reached, job->seen)));
+    if (job->seen && w->fill->several && !job->told &&
+        !qm_gtid_covers(&w->reached, job->seen))
+        return true;
+    return qm_rows_is_other(rows, w->server) && !qm_rows_is_within(rows, &w->reached);
 }
 
 /* What another thread was told by the same server holds here, too.  False: it was not
@@ -146,8 +157,10 @@ static bool take_met(struct worker *w, uint64_t now)
     pthread_mutex_lock(&fill->lock);
     recent = fill->met.server == w->server && fill->met.at != 0 &&
              now - fill->met.at < MEET_MS * UINT64_C(1000000);
-    if (recent)
+    if (recent) {
         w->reached = fill->met.reached;
+        w->slave = fill->met.slave;
+    }
     pthread_mutex_unlock(&fill->lock);
     return recent;
 }
@@ -157,19 +170,29 @@ bool qm_fill_is_behind(struct worker *w, const struct qm_fill_job *job)
     struct qm_fill *fill = w->fill;
     uint64_t now;
 
-    if (!lacks(w, job))
+    /* Whether it is a replica may have changed since it was asked. */
+    if (!lacks(w, job) &&
+        !(job->seen && job->told && !qm_gtid_covers(&w->reached, job->seen)))
         return false;
     now = qm_rows_now();
     if (!take_met(w, now)) {
-        if (!meet(w))
-            return false;
+        if (!meet(w)) {
+            qm_fill_hang_up(w);
+            return true;
+        }
         pthread_mutex_lock(&fill->lock);
         fill->met.server = w->server;
         fill->met.reached = w->reached;
+        fill->met.slave = w->slave;
         fill->met.at = now;
         pthread_mutex_unlock(&fill->lock);
     }
     return lacks(w, job);
+}
+
+bool qm_fill_has_several(const struct qm_fill *fill)
+{
+    return fill->several;
 }
 
 /* False, with a reply in error. */
@@ -212,6 +235,7 @@ bool qm_fill_connect(struct worker *w, char *error, size_t size)
         remember_refusal(fill, error);
         return false;
     }
+    w->connected = qm_rows_now();
     pthread_mutex_lock(&fill->lock);
     fill->failed_at = 0;
     fill->stats.connected++;
@@ -487,14 +511,21 @@ void qm_fill_read(struct worker *w, struct qm_fill_job *job)
     struct qm_plan *plan;
     bool storable = false, good;
 
-    if (qm_fill_is_behind(w, job)) {
-        job->outcome = QM_FILL_BEHIND;
-        return;
-    }
     plan = qm_fill_plan(w, job, &token);
     if (!plan)
         return;
+    /* Before the server is asked where it is: who joins later may have been given what
+     * it lacks. */
     atomic_store(&job->sent, atomic_fetch_add(fill->tick, 1) + 1);
+    if (qm_fill_is_behind(w, job)) {
+        atomic_store(&job->sent, 0);
+        job->outcome = QM_FILL_BEHIND;
+        /* The name may lead to a better one by now. */
+        if (w->mysql && qm_rows_is_other(fill->rows, w->server) &&
+            qm_rows_now() - w->connected > BACKOFF_MS * UINT64_C(1000000))
+            qm_fill_hang_up(w);
+        return;
+    }
     if (!qm_plan_execute(plan, name, w->mysql, &text)) {
         qm_text_free(&text);
         job->outcome = QM_FILL_ABSENT; /* no number has this text */

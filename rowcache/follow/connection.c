@@ -3,6 +3,7 @@
 #include "rowcache/follow/connection.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -120,4 +121,16 @@ bool qm_connection_position(struct qm_connection *connection,
                  row && row[0] ? row[0] : "NULL");
     mysql_free_result(result);
     return known;
+}
+
+bool qm_connection_is_of(struct qm_connection *connection, uint32_t id, char *why)
+{
+    MYSQL_RES *result = qm_connection_ask(connection, "SELECT @@server_id", why);
+    MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
+    bool same = row && row[0] && strtoull(row[0], NULL, 10) == id;
+
+    if (result && !same)
+        snprintf(why, WHY, "connections lead to several servers");
+    mysql_free_result(result);
+    return same;
 }

@@ -31,6 +31,8 @@ MYSQL_RES *qm_connection_ask(struct qm_connection *connection, const char *state
                              char *why);
 bool qm_connection_tell(struct qm_connection *connection, const char *statement,
                         char *why);
+/* Whether it is the server with that @@server_id: a name may lead to several. */
+bool qm_connection_is_of(struct qm_connection *connection, uint32_t id, char *why);
 /* The server's @@gtid_binlog_pos. */
 bool qm_connection_position(struct qm_connection *connection,
                             struct qm_gtid_list *position, char *why);

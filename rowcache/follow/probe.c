@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "rowcache/follow/internal.h"
 
@@ -117,6 +118,22 @@ static bool ask_on(struct probe *probe, char *why)
     return good;
 }
 
+/* What another server says proves nothing: then the log is read anew, from where the
+ * name leads now. */
+static bool is_followed(struct probe *probe, uint32_t id, char *why)
+{
+    struct qm_follow *follow = probe->follow;
+
+    if (qm_connection_is_of(&follow->asker, id, why))
+        return true;
+    pthread_mutex_lock(&follow->lock);
+    if (follow->generation == probe->generation && follow->dump.socket != -1 &&
+        follow->asker.mysql && mysql_errno(follow->asker.mysql) == 0)
+        shutdown(follow->dump.socket, SHUT_RDWR);
+    pthread_mutex_unlock(&follow->lock);
+    return false;
+}
+
 void *qm_probe_thread(void *opaque)
 {
     struct qm_follow *follow = opaque;
@@ -127,12 +144,14 @@ void *qm_probe_thread(void *opaque)
     mysql_thread_init();
     while (!stop) {
         unsigned server;
+        uint32_t id;
 
         pthread_mutex_lock(&follow->lock);
         while (!follow->stop && follow->generation == 0)
             qm_pause(follow, 1000);
         stop = follow->stop;
         server = follow->info.server;
+        id = follow->life.server;
         probe->follow = follow;
         probe->generation = follow->generation;
         probe->count = 0;
@@ -142,7 +161,7 @@ void *qm_probe_thread(void *opaque)
         if (!qm_connection_open(&follow->asker, &follow->settings,
                                 follow->settings.servers + server,
                                 follow->settings.timeout_ms, why) ||
-            !ask_on(probe, why)) {
+            !is_followed(probe, id, why) || !ask_on(probe, why)) {
             pthread_mutex_lock(&follow->lock);
             if (!follow->stop) {
                 follow->calls.message(follow->calls.opaque, why);

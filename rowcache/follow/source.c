@@ -170,7 +170,7 @@ static void look_at_target(struct qm_follow *follow)
 
 /* The dump connection, asked for the log from where we are. */
 static bool open_dump(struct qm_follow *follow, const struct qm_follow_server *server,
-                      bool crc, char *why)
+                      uint32_t id, bool crc, char *why)
 {
     unsigned period_ms = follow->settings.timeout_ms / 3 + 1;
     char position[QM_GTID_TEXT], statement[QM_GTID_TEXT + 64];
@@ -178,7 +178,8 @@ static bool open_dump(struct qm_follow *follow, const struct qm_follow_server *s
     bool good;
 
     if (!qm_connection_open(&follow->dump, &follow->settings, server,
-                            follow->settings.timeout_ms, why))
+                            follow->settings.timeout_ms, why) ||
+        !qm_connection_is_of(&follow->dump, id, why))
         return false;
     snprintf(statement, sizeof statement, "SET @master_heartbeat_period = %" PRIu64,
              period_ms * UINT64_C(1000000));
@@ -267,11 +268,11 @@ static bool open_both(struct qm_follow *follow, char *why)
         start_anew(follow, &position, "the server has restarted");
     qm_binlog_reset(follow->binlog, server.crc, server.lower_case);
     follow->broken[0] = '\0';
-    if (!open_dump(follow, address, server.crc, why))
+    if (!open_dump(follow, address, server.life.server, server.crc, why))
         return false;
     follow->heard = qm_monotonic();
-    follow->life = server.life;
     pthread_mutex_lock(&follow->lock);
+    follow->life = server.life;
     if (follow->calls.server)
         follow->calls.server(follow->calls.opaque, server.life.server);
     follow->target = position;

@@ -75,8 +75,13 @@ static bool may_join(const struct client *c, const struct flight *f)
 {
     uint64_t sent = atomic_load(&((struct flight *)f)->job.sent);
 
-    /* After WAITGTID, the server of another's flight may be behind. */
-    return !c->reader.told && (sent == 0 || c->last_read < sent);
+    /* After WAITGTID, the server of another's flight may be behind; of several servers,
+     * one may be behind what this reader has seen. */
+    if (c->reader.told ||
+        (c->reader.seen && qm_fill_has_several(c->server->fill) &&
+         !(f->job.seen && qm_gtid_covers(f->job.seen, c->reader.seen))))
+        return false;
+    return sent == 0 || c->last_read < sent;
 }
 
 /* What the job's server must have committed.  False: there is no memory. */

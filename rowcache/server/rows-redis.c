@@ -16,18 +16,25 @@ static void say(void *opaque, const char *text)
     fprintf(stderr, "qm-rowcache: %s\n", text);
 }
 
-/* Until when rows are not older than max-lag, for programs that read that Redis. */
-static void tell_fresh(evutil_socket_t fd, short what, void *opaque)
+/* Until when rows are not older than max-lag, for programs that read that Redis. False:
+ * they are older. */
+static bool tell_fresh_now(struct server *s)
 {
-    struct server *s = opaque;
     char gtids[QM_GTID_TEXT];
     struct qm_rows_stats stats;
     double left;
 
     qm_rows_get_stats(s->rows, &stats);
     left = (double)s->max_lag - 1000 * stats.behind;
-    if (stats.following && stats.behind >= 0 && left >= 1)
-        qm_redis_fresh(s->redis, qm_gtid_print(&stats.applied, gtids), (unsigned)left);
+    if (!stats.following || stats.behind < 0 || left < 1)
+        return false;
+    qm_redis_fresh(s->redis, qm_gtid_print(&stats.applied, gtids), (unsigned)left);
+    return true;
+}
+
+static void tell_fresh(evutil_socket_t fd, short what, void *opaque)
+{
+    (void)tell_fresh_now(opaque);
 }
 
 /* False: the timer cannot be set. */
@@ -42,8 +49,10 @@ static bool tell_often(struct server *s)
 void rows_redis_set_max_lag(struct server *s)
 {
     /* At once, too: what was told before may be for longer. */
-    if (s->redis_fresh && tell_often(s))
-        event_active(s->redis_fresh, EV_TIMEOUT, 0);
+    if (!s->redis_fresh || !tell_often(s))
+        return;
+    if (!tell_fresh_now(s))
+        qm_redis_fresh(s->redis, "", 1);
 }
 
 int rows_redis_start(struct server *s)
