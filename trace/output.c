@@ -431,6 +431,9 @@ int qm_output_close(struct qm_output *out)
     ZSTD_freeCStream(out->zstd);
     if (out->error)
         empty_half(out);
+    /* Else the end of the machine may leave neither the old file nor the new one. */
+    if (out->beside && !out->error && fsync(out->fd) == -1)
+        out->error = errno;
     /* Some file systems report a failed write only now. */
     if (out->fd != STDOUT_FILENO && is_ours(out) && close(out->fd) == -1 && !out->error)
         out->error = errno;
