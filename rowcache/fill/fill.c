@@ -15,9 +15,8 @@
 
 enum { AHEAD_WAITING = 16, READS_OF_WORK = 32 };
 
-#define BEHIND_NS                                                                      \
-    UINT64_C(5000000) /* before a server that was behind is asked again                \
-                       */
+/* Before a server that was behind is asked again. */
+#define BEHIND_NS UINT64_C(5000000)
 
 /* --- the pool --- */
 

@@ -248,7 +248,6 @@ static bool open_both(struct qm_follow *follow, char *why)
     struct qm_gtid_list position;
     struct qm_place place;
     struct server server;
-
     unsigned patience = follow->settings.timeout_ms > CATALOGUE_MS
                             ? follow->settings.timeout_ms
                             : CATALOGUE_MS;
