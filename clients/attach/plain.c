@@ -8,24 +8,16 @@
 #include <inttypes.h>
 #include <libnbd.h>
 #include <linux/nbd.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 
+#include "clients/protocol/peer-watch.h"
 #include "clients/protocol/quickmine-protocol.h"
 
 #define LOOK_MS 200   /* while the server is waited for */
 #define STEP_MS 30000 /* each step after its greeting */
-
-/* As clients/libqmctx/handshake.c: less than 10 seconds from a machine's end to our
- * noticing. */
-#define KEEPALIVE_IDLE_S     3
-#define KEEPALIVE_INTERVAL_S 2
-#define KEEPALIVE_COUNT      3
-#define SILENCE_MS           9000
 
 /* What linux/nbd.h has not got in all versions. */
 #define CAN_MULTI_CONN (1u << 8)
@@ -129,30 +121,6 @@ static int go(struct nbd_handle *nbd, const struct qm_plain_terms *terms, char *
     return error != 0 ? error : nbd_aio_is_ready(nbd) == 1 ? 0 : failure(err, len);
 }
 
-/* Has TCP notice that the peer's machine is gone.  Fails for other sockets, and where
- * the kernel does not know an option: then it is noticed later. */
-static void watch_peer(int fd, unsigned silence_ms)
-{
-    const struct {
-        int level, name, value;
-    } options[] = {
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int)silence_ms},
-    };
-    int domain = 0;
-    socklen_t len = sizeof domain;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == -1 ||
-        (domain != AF_INET && domain != AF_INET6))
-        return;
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        setsockopt(fd, options[i].level, options[i].name, &options[i].value,
-                   sizeof options[i].value);
-}
-
 /* Connects to the export of that name in place of none; NULL: to what the URI says. */
 static int connect_export(struct nbd_handle *nbd, const char *uri, const char *export,
                           const struct qm_plain_terms *terms, char *err, size_t len)
@@ -194,7 +162,7 @@ static int connect_to(struct nbd_handle *nbd, const char *uri, const char *expor
         snprintf(err, len, "no descriptor is left");
         return EMFILE;
     }
-    watch_peer(plain->fd, terms->silence_ms);
+    qm_watch_peer(plain->fd, terms->silence_ms);
     return 0;
 }
 
@@ -236,7 +204,7 @@ static int ask_session(struct nbd_handle *nbd, const struct qm_plain_terms *term
 
     if (error != 0)
         return error;
-    watch_peer(nbd_aio_get_fd(nbd), SILENCE_MS);
+    qm_watch_peer(nbd_aio_get_fd(nbd), QM_SILENCE_MS);
     cookie = nbd_aio_pread(nbd, header, sizeof *header, QM_WIRE_CONTROL,
                            NBD_NULL_COMPLETION, 0);
     if (cookie == -1)

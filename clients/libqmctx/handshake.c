@@ -9,8 +9,6 @@
  * A machine that is gone says nothing either.  TCP is told to find out: by keepalive if
  * nothing is in flight, and by TCP_USER_TIMEOUT if something is.
  */
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clients/protocol/peer-watch.h"
 #include "direct.h"
 
 enum {
@@ -27,11 +26,6 @@ enum {
     STEP_MS = 30000, /* each step that follows */
     OTHER_MS = 4000, /* each of these, if there is another server to go to */
     GLANCE_MS = 100, /* after which it is seen that it is not wanted any more */
-    /* Together less than 10 seconds from a machine's end to our noticing. */
-    KEEPALIVE_IDLE_S = 3,
-    KEEPALIVE_INTERVAL_S = 2,
-    KEEPALIVE_COUNT = 3,
-    USER_TIMEOUT_MS = 9000,
 };
 
 static int64_t now_ms(void)
@@ -278,30 +272,6 @@ static int check_export(struct nbd_handle *nbd)
                                   "export \"" QM_WIRE_EXPORT "\")");
 }
 
-/* Has TCP notice that the peer's machine is gone.  Fails for other sockets, and where
- * the kernel does not know an option: then it is noticed later. */
-static void watch_peer(struct nbd_handle *nbd)
-{
-    static const struct {
-        int level, name, value;
-    } options[] = {
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS},
-    };
-    int fd = nbd_aio_get_fd(nbd), domain = 0;
-    socklen_t len = sizeof domain;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == -1 ||
-        (domain != AF_INET && domain != AF_INET6))
-        return;
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        setsockopt(fd, options[i].level, options[i].name, &options[i].value,
-                   sizeof options[i].value);
-}
-
 static int shake_hands(struct direct *d, const char *export, struct nbd_handle *nbd)
 {
     /* Simple replies: libnbd takes two system calls to receive a read, not four, and
@@ -317,7 +287,7 @@ static int shake_hands(struct direct *d, const char *export, struct nbd_handle *
     note_socket(d, nbd);
     if (await_greeting(d, nbd) == -1)
         return -1;
-    watch_peer(nbd);
+    qm_watch_peer(nbd_aio_get_fd(nbd), QM_SILENCE_MS);
     if (d->contextless && nbd_aio_is_ready(nbd))
         return 0;
     if (!nbd_aio_is_negotiating(nbd))
