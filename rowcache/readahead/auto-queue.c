@@ -22,6 +22,7 @@ struct qm_auto_request *qm_auto_queue_add(struct qm_auto_queue *queue, uint64_t 
     request = at(queue, queue->count++);
     request->table = table;
     request->count = 0;
+    request->soon = false;
     request->since = now_ms;
     return request;
 }
@@ -32,11 +33,19 @@ bool qm_auto_queue_is_late(const struct qm_auto_queue *queue, uint64_t now_ms)
            now_ms - queue->request[queue->first].since >= QM_AUTO_PATIENCE_MS;
 }
 
-bool qm_auto_queue_take(struct qm_auto_queue *queue, struct qm_auto_request *request)
+bool qm_auto_queue_take(struct qm_auto_queue *queue, uint64_t now_ms,
+                        unsigned waited_ms, struct qm_auto_request *request)
 {
-    if (queue->count == 0)
+    unsigned i = 0;
+
+    while (i < queue->count && !at(queue, i)->soon &&
+           now_ms - at(queue, i)->since < waited_ms)
+        i++;
+    if (i == queue->count)
         return false;
-    *request = queue->request[queue->first];
+    *request = *at(queue, i);
+    for (; i > 0; i--)
+        *at(queue, i) = *at(queue, i - 1);
     queue->first = (queue->first + 1) % QM_AUTO_QUEUE;
     queue->count--;
     return true;

@@ -18,7 +18,9 @@ struct qm_auto_request *qm_auto_queue_add(struct qm_auto_queue *queue, uint64_t 
                                           uint32_t table);
 /* qm_auto_is_late(), qm_auto_next() */
 bool qm_auto_queue_is_late(const struct qm_auto_queue *queue, uint64_t now_ms);
-bool qm_auto_queue_take(struct qm_auto_queue *queue, struct qm_auto_request *request);
+/* The oldest of those that have waited that long, or have rows that are read soon. */
+bool qm_auto_queue_take(struct qm_auto_queue *queue, uint64_t now_ms,
+                        unsigned waited_ms, struct qm_auto_request *request);
 bool qm_auto_queue_has(const struct qm_auto_queue *queue, struct qm_item item);
 /* Removes the rows for which goes() says so, which is asked once for each. */
 void qm_auto_queue_remove(struct qm_auto_queue *queue,

@@ -216,6 +216,7 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
         return false;
     arm = arm_of(*value);
     ra->stats.used[rule_of(ra, arm)]++;
+    qm_rule_yield_lead(ra->yield, arm, now_ms - (*value >> 16));
     leave(ra, fresh ? ra->fresh : ra->old, item, *value);
     if (fresh)
         judge(ra, now_ms, item, arm, true);
@@ -247,6 +248,7 @@ static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
         }
         request->row[request->count] = rows[i];
         request->arm[request->count++] = (uint16_t)arm;
+        request->soon |= qm_rule_yield_is_soon(ra->yield, arm);
         ra->stats.asked[rule_of(ra, arm)]++;
         qm_lately_note(ra->recent, now_ms, (struct qm_item){table, rows[i]});
     }
@@ -261,24 +263,28 @@ static bool is_fetching(const struct qm_auto *ra, unsigned arm)
     return a && (a->state == QM_RULE_YIELD_TRIAL || a->state == QM_RULE_YIELD_ON);
 }
 
-/* The rows from first to last, as far as the arm is allowed, the nearest first. */
+/* The rows from first to last, as far as the arm is allowed, the nearest first; none if
+ * there are fewer than least that were not asked for lately. */
 static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t table,
-                     int64_t first, int64_t last, bool down)
+                     int64_t first, int64_t last, bool down, unsigned least)
 {
     /* Looking for each of them takes longer than all else here. */
     unsigned most = qm_watcher_room(ra->watcher, now_ms, arm);
     int64_t rows[64];
+    unsigned n;
 
     ra->room |= most > 0 || is_fetching(ra, arm);
     if (most == 0)
         return 0;
-    return ask_for(ra, now_ms, arm, table, rows,
-                   qm_lately_others(ra->recent, now_ms, table, first, last, down, rows,
-                                    most < 64 ? most : 64));
+    n = qm_lately_others(ra->recent, now_ms, table, first, last, down, rows,
+                         most < 64 ? most : 64);
+    return n < least ? 0 : ask_for(ra, now_ms, arm, table, rows, n);
 }
 
+/* Where a scan finds what was read ahead, one more row is wanted at each read: not
+ * before they are half of a band, so that they come by few SELECTs. */
 static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
-                    const struct qm_seer_row *row)
+                    const struct qm_seer_row *row, bool ahead)
 {
     int64_t first, last;
 
@@ -287,7 +293,8 @@ static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
     for (unsigned i = 0; i < QM_AUTO_BANDS; i++)
         if (qm_seer_range(row, item.row, bands[i][0], bands[i][1], &first, &last))
             want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_SA, i),
-                 item.table, first, last, bands[i][1] < 0);
+                 item.table, first, last, bands[i][1] < 0,
+                 ahead ? (unsigned)(last - first) / 2 + 1 : 1);
 }
 
 static void temporal(struct qm_auto *ra, uint64_t now_ms)
@@ -302,7 +309,7 @@ static void temporal(struct qm_auto *ra, uint64_t now_ms)
         if (now_ms - when <= ra->settings.t_ms &&
             want(ra, now_ms,
                  qm_rule_yield_find(ra->yield, item.table, QM_AUTO_TA, TA_AT_ONCE),
-                 item.table, item.row, item.row, false) > 0)
+                 item.table, item.row, item.row, false, 1) > 0)
             qm_changes_forget(ra->together, item);
     }
 }
@@ -338,12 +345,12 @@ static void foreign(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
         struct qm_item to = row->foreign[i];
 
         want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_FA, i),
-             to.table, to.row, to.row, false);
+             to.table, to.row, to.row, false, 1);
         if (to.row <= INT64_MAX - FOLLOWING)
             want(ra, now_ms,
                  qm_rule_yield_find(ra->yield, item.table, QM_AUTO_FA,
                                     QM_AUTO_FOREIGN + i),
-                 to.table, to.row + 1, to.row + FOLLOWING, false);
+                 to.table, to.row + 1, to.row + FOLLOWING, false, 1);
     }
 }
 
@@ -465,7 +472,7 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
     if (has_rule(ra, QM_AUTO_FA))
         foreign(ra, now_ms, item, &row);
     if (has_rule(ra, QM_AUTO_SA))
-        spatial(ra, now_ms, item, &row);
+        spatial(ra, now_ms, item, &row, ahead);
     *pause = ra->room ? 0 : PAUSE;
     return ahead ? QM_AUTO_AHEAD : QM_AUTO_MISS;
 }
@@ -474,7 +481,7 @@ void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     if (has_rule(ra, QM_AUTO_MINED))
         want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_MINED, 0),
-             item.table, item.row, item.row, false);
+             item.table, item.row, item.row, false, 1);
 }
 
 void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
@@ -575,9 +582,10 @@ bool qm_auto_is_late(const struct qm_auto *ra, uint64_t now_ms)
     return qm_auto_queue_is_late(&ra->queue, now_ms);
 }
 
-bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request)
+bool qm_auto_next(struct qm_auto *ra, uint64_t now_ms, bool out,
+                  struct qm_auto_request *request)
 {
-    return qm_auto_queue_take(&ra->queue, request);
+    return qm_auto_queue_take(&ra->queue, now_ms, out ? QM_AUTO_GATHER_MS : 0, request);
 }
 
 static bool has(const int64_t *rows, unsigned count, int64_t row)

@@ -14,7 +14,10 @@
  *
  * A read that misses, and one that finds a row that was read ahead, asks all arms of
  * its table.  What the arms that are on, or on trial, want is put into requests, one
- * for each table, so that several reads' rows come by one SELECT.
+ * for each table, so that several reads' rows come by one SELECT.  A row costs the less
+ * the more come with it: while a request is out, others wait for more rows, unless
+ * theirs are read soon (qm_rule_yield_is_soon); and a read of what was read ahead wants
+ * no rows of an SA arm before they are half of its band.
  *
  * A row that came is out until a client reads it (used), it has gone, or JUDGE_MS have
  * passed; then its arm is judged.  It is remembered after that, and counts when it is
@@ -31,8 +34,9 @@ enum {
     QM_AUTO_ROWS = 256,         /* of a request */
     QM_AUTO_QUEUE = 16,         /* requests */
     QM_AUTO_PATIENCE_MS = 1000, /* for which a request waits for the pool */
-    QM_AUTO_BANDS = 6,          /* of SA */
-    QM_AUTO_FOREIGN = 8,        /* keys of a table, for FA */
+    QM_AUTO_GATHER_MS = QM_RULE_YIELD_SOON_MS,
+    QM_AUTO_BANDS = 6,   /* of SA */
+    QM_AUTO_FOREIGN = 8, /* keys of a table, for FA */
 };
 
 struct qm_auto_settings {
@@ -51,6 +55,7 @@ void qm_auto_settings_init(struct qm_auto_settings *settings);
 struct qm_auto_request {
     uint32_t table;
     unsigned count;
+    bool soon;      /* some are likely to be read at once */
     uint64_t since; /* ms; its first row was asked for */
     int64_t row[QM_AUTO_ROWS];
     uint16_t arm[QM_AUTO_ROWS];
@@ -118,8 +123,11 @@ void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);
 /* The first row of the oldest request has waited for QM_AUTO_PATIENCE_MS: it may not be
  * read soon any more. */
 bool qm_auto_is_late(const struct qm_auto *ra, uint64_t now_ms);
-/* Takes the oldest request. */
-bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request);
+/* Takes the oldest request.  out: an earlier one has not been answered; then one whose
+ * rows are not read soon stays for QM_AUTO_GATHER_MS, where more rows are added to it.
+ */
+bool qm_auto_next(struct qm_auto *ra, uint64_t now_ms, bool out,
+                  struct qm_auto_request *request);
 /* The database was not asked for a request that was taken: its rows may be asked for
  * again. */
 void qm_auto_not_asked(struct qm_auto *ra, uint64_t now_ms,

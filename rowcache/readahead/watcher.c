@@ -82,6 +82,8 @@ void qm_watcher_read(struct qm_watcher *w, uint64_t now_ms, struct qm_item item,
 
     if (!qm_watched_take(w->rows, item, &row))
         return;
+    if (!hit)
+        qm_rule_yield_lead(w->yield, row.arm, now_ms - row.since_ms);
     early = (double)(now_ms - row.since_ms) * 1000 < qm_rule_yield_read_us(w->yield);
     if (!row.judged)
         judge(w, now_ms, &row,

@@ -16,6 +16,7 @@ enum { BUCKETS = 8192, KEEP = 1024, COST_ROWS = 256 };
 #define SCARCEST    .9 /* ... and rises no further */
 #define GUESS       (1. / 64)  /* of a read's time: a row costs at least that */
 #define MARGIN      1.25       /* what is off has to earn more */
+#define SOME        .125       /* of what is used */
 #define SMOOTH      (1. / 32)  /* of the newest of the times */
 #define RISE        (1. / 512) /* how fast the best time is forgotten, a read */
 
@@ -525,6 +526,21 @@ void qm_rule_yield_late(struct qm_rule_yield *yield, uint64_t now_ms, unsigned a
     if (!a->foreseen && a->state == QM_RULE_YIELD_OFF &&
         a->judged >= QM_RULE_YIELD_TRIAL_ROWS && earns(yield, now_ms, a, MARGIN))
         a->state = QM_RULE_YIELD_ON;
+}
+
+void qm_rule_yield_lead(struct qm_rule_yield *yield, unsigned arm, uint64_t ms)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (a)
+        a->soon += ((ms < QM_RULE_YIELD_SOON_MS) - a->soon) * SMOOTH;
+}
+
+bool qm_rule_yield_is_soon(const struct qm_rule_yield *yield, unsigned arm)
+{
+    const struct qm_rule_yield_arm *a = qm_rule_yield_get(yield, arm);
+
+    return a && a->soon > SOME;
 }
 
 void qm_rule_yield_read(struct qm_rule_yield *yield, double us)

@@ -63,6 +63,7 @@ enum {
     QM_RULE_YIELD_ARMS = 4096, /* more are never allowed anything */
     QM_RULE_YIELD_TRIAL_ROWS = 48,
     QM_RULE_YIELD_WATCH_ROWS = 384,
+    QM_RULE_YIELD_SOON_MS = 20,
     QM_RULE_YIELD_COST_ROWS = 32,   /* that tell a foreseen arm's cost */
     QM_RULE_YIELD_RETRY_MS = 10000, /* the first time; at most: */
     QM_RULE_YIELD_RETRY_MOST_MS = 300000,
@@ -78,6 +79,7 @@ struct qm_rule_yield_arm {
     bool of_watched;      /* those are rows that were watched */
     unsigned watched;     /* rows that are watched, and not judged */
     uint64_t watched_ms;  /* the sum of when they were noted */
+    double soon;          /* share of what is used that is used soon */
     unsigned unpaid;      /* rows until it is judged by what its rows cost */
     unsigned paid;        /* rows that cost_us is of, up to some */
     double cost_us;       /* of a row; 0: not known */
@@ -145,6 +147,11 @@ void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned 
                          bool used);
 /* One that was judged as not used is, after all. */
 void qm_rule_yield_late(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm);
+
+/* A row of it was used that long after it came, or after it was watched. */
+void qm_rule_yield_lead(struct qm_rule_yield *yield, unsigned arm, uint64_t ms);
+/* Some of its rows are used within QM_RULE_YIELD_SOON_MS, as far as is known. */
+bool qm_rule_yield_is_soon(const struct qm_rule_yield *yield, unsigned arm);
 
 /* How many rows its share is of: those that were judged, and part of those that are
  * out. */

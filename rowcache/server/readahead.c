@@ -181,7 +181,7 @@ static void give(struct readahead *ra)
             qm_seer_fetched(ra->seer, &seer, NULL, 0);
         }
     while (ra->given < GIVEN && may_take_auto(ra) &&
-           qm_auto_next(ra->learner, &learner))
+           qm_auto_next(ra->learner, readahead_clock_ms(), ra->given > 0, &learner))
         if (!give_auto(ra, &learner)) {
             ra->stats.dropped += learner.count;
             qm_auto_not_asked(ra->learner, readahead_clock_ms(), &learner);

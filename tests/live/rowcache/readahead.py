@@ -315,11 +315,15 @@ def learned():
 
     wait_for(lambda: state("item", "sa") == "on", "a scan does not turn sa on", read_next)
     # Beside other programs more rows are asked for before they come.
+    ahead, misses, hits = number("readahead_queries"), number("keyspace_misses"), rule("sa", "used")
     while rule("sa", "used") <= used + 300 and scan < 5000:
         for _ in range(500):
             read_next()
     assert rule("sa", "used") > used + 300, (used, rule("sa", "used"), scan)
-    # On an idle machine each row is asked for alone, before it is read; else with others.
+    # What is found asks for half a band at least, which is two rows of the smallest.
+    ahead, misses, hits = (number("readahead_queries") - ahead, number("keyspace_misses") - misses,
+                           rule("sa", "used") - hits)
+    assert ahead <= misses + hits / 2 + 10, (ahead, misses, hits)
     asked = number("database_queries") - queries
     assert asked < 1.2 * scan, ("more SELECTs than without", asked, scan)
     assert .1 < r.info()["readahead_of_shop.item"]["sa_used"] <= 1

@@ -23,7 +23,7 @@ static void read_rows(struct qm_auto *ra, uint64_t now, uint32_t table, unsigned
 
     while (n-- > 0) {
         qm_auto_read(ra, now, (struct qm_item){table, row += 1000}, false, 1000);
-        while (qm_auto_next(ra, &request))
+        while (qm_auto_next(ra, 0, false, &request))
             qm_auto_fetched(ra, now, &request, NULL, 0, 0, 0);
     }
 }
@@ -91,7 +91,7 @@ TEST(test_on_their_way)
 
     for (int64_t row = 1000; row <= 400000; row += 1000) {
         qm_auto_read(ra, 1000, (struct qm_item){1, row}, false, 1000);
-        while (qm_auto_next(ra, &request))
+        while (qm_auto_next(ra, 0, false, &request))
             ;
     }
     assert_int_equal(looked[1], 400);

@@ -58,7 +58,7 @@ TEST(test_once)
     qm_auto_modified(ra, 1, item(1, 1004));
     qm_auto_dropped(ra, item(1, 1005));
     miss(2, 1, 1003);
-    assert_true(qm_auto_next(ra, &request));
+    assert_true(qm_auto_next(ra, 0, false, &request));
     assert_int_equal(count_of(1004), 1);
     assert_int_equal(count_of(1005), 1);
     qm_auto_fetched(ra, 3, &request, request.row, request.count, 100, 0);
@@ -68,7 +68,7 @@ TEST(test_once)
     /* What does not wait is asked for again at once. */
     qm_auto_modified(ra, 4, item(1, 1004));
     miss(5, 1, 1003);
-    assert_true(qm_auto_next(ra, &request));
+    assert_true(qm_auto_next(ra, 0, false, &request));
     assert_int_equal(count_of(1004), 1);
     assert_int_equal(request.count, 1);
     qm_auto_free(ra);
@@ -90,17 +90,17 @@ TEST(test_not_asked)
 {
     begin(1 << QM_AUTO_SA);
     miss(0, 1, 1000);
-    assert_true(qm_auto_next(ra, &request));
+    assert_true(qm_auto_next(ra, 0, false, &request));
     assert_int_equal(out_of(1, QM_AUTO_SA), 100);
     qm_auto_not_asked(ra, 1, &request);
     assert_int_equal(out_of(1, QM_AUTO_SA), 0);
     miss(2, 1, 1000);
-    assert_true(qm_auto_next(ra, &request));
+    assert_true(qm_auto_next(ra, 0, false, &request));
     assert_int_equal(request.count, 100);
     /* But not when it failed. */
     qm_auto_fetched(ra, 3, &request, NULL, 0, 0, 0);
     miss(4, 1, 1000);
-    assert_false(qm_auto_next(ra, &request));
+    assert_false(qm_auto_next(ra, 0, false, &request));
     qm_auto_free(ra);
 }
 
@@ -116,10 +116,10 @@ TEST(test_table)
         else
             qm_auto_forget_table(ra, 1);
         assert_int_equal(out_of(1, QM_AUTO_SA), 0);
-        assert_true(qm_auto_next(ra, &request));
+        assert_true(qm_auto_next(ra, 0, false, &request));
         assert_int_equal(request.table, 2);
         assert_int_equal(request.count, 100);
-        assert_false(qm_auto_next(ra, &request));
+        assert_false(qm_auto_next(ra, 0, false, &request));
         qm_auto_free(ra);
     }
 }
@@ -135,10 +135,10 @@ TEST(test_rules)
     assert_int_equal(stats.dropped, 100);
     assert_int_equal(out_of(1, QM_AUTO_SA), 0);
     assert_int_equal(out_of(1, QM_AUTO_FA), 10);
-    assert_true(qm_auto_next(ra, &request));
+    assert_true(qm_auto_next(ra, 0, false, &request));
     assert_int_equal(request.table, 101);
     assert_int_equal(request.count, 10);
-    assert_false(qm_auto_next(ra, &request));
+    assert_false(qm_auto_next(ra, 0, false, &request));
     qm_auto_free(ra);
 }
 
@@ -153,9 +153,9 @@ TEST(test_all)
         else
             qm_auto_forget(ra);
         assert_int_equal(out_of(1, QM_AUTO_SA) + out_of(1, QM_AUTO_FA), 0);
-        assert_false(qm_auto_next(ra, &request));
+        assert_false(qm_auto_next(ra, 0, false, &request));
         miss(1, 1, 1000);
-        assert_true(qm_auto_next(ra, &request));
+        assert_true(qm_auto_next(ra, 0, false, &request));
         qm_auto_free(ra);
     }
 }

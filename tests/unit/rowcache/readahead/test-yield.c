@@ -71,6 +71,24 @@ static void test_few_are_out(void **state)
     qm_rule_yield_free(w);
 }
 
+/* One in four that are used soon is enough; one that has not been used tells nothing.
+ */
+static void test_soon(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+
+    assert_false(qm_rule_yield_is_soon(w, arm));
+    assert_false(qm_rule_yield_is_soon(w, 0));
+    for (int i = 0; i < 400; i++)
+        qm_rule_yield_lead(w, arm, i % 4 ? 3000 : QM_RULE_YIELD_SOON_MS - 1);
+    assert_true(qm_rule_yield_is_soon(w, arm));
+    for (int i = 0; i < 400; i++)
+        qm_rule_yield_lead(w, arm, i % 100 ? QM_RULE_YIELD_SOON_MS : 0);
+    assert_false(qm_rule_yield_is_soon(w, arm));
+    qm_rule_yield_free(w);
+}
+
 /* The work of one that was on becomes another: off, and on trial later, each time
  * twice as late. */
 static void test_changes(void **state)
@@ -550,14 +568,15 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_watched),        cmocka_unit_test(test_watched_cost),
-        cmocka_unit_test(test_trial),          cmocka_unit_test(test_few_are_out),
-        cmocka_unit_test(test_changes),        cmocka_unit_test(test_price),
-        cmocka_unit_test(test_cheap),          cmocka_unit_test(test_late),
-        cmocka_unit_test(test_foreseen),       cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_foreseen_cost),  cmocka_unit_test(test_processors),
-        cmocka_unit_test(test_room),           cmocka_unit_test(test_age),
-        cmocka_unit_test(test_first_are_used), cmocka_unit_test(test_work),
+        cmocka_unit_test(test_watched),    cmocka_unit_test(test_watched_cost),
+        cmocka_unit_test(test_trial),      cmocka_unit_test(test_few_are_out),
+        cmocka_unit_test(test_soon),       cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_price),      cmocka_unit_test(test_cheap),
+        cmocka_unit_test(test_late),       cmocka_unit_test(test_foreseen),
+        cmocka_unit_test(test_bound),      cmocka_unit_test(test_foreseen_cost),
+        cmocka_unit_test(test_processors), cmocka_unit_test(test_room),
+        cmocka_unit_test(test_age),        cmocka_unit_test(test_first_are_used),
+        cmocka_unit_test(test_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,7 +86,7 @@ TEST_WITH(test_gone, start, end)
     *qm_items_add(ra->ahead, (struct qm_item){5, 17}) = 0;
     *qm_items_add(ra->ahead, (struct qm_item){6, 17}) = 0;
     qm_auto_read(ra->learner, now, (struct qm_item){5, 500}, false, 1000);
-    assert_true(qm_auto_next(ra->learner, &request));
+    assert_true(qm_auto_next(ra->learner, 0, false, &request));
     qm_auto_fetched(ra->learner, now, &request, request.row, request.count, 100, 10);
     qm_auto_tick(ra->learner, now += 5000);
     assert_true(first_arm(ra, 5)->judged > 0);
