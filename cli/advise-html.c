@@ -22,13 +22,15 @@
 
 enum { CLASSES_SHOWN = 50 };
 
+#define TITLE "<title>QuickMine: advice</title>"
+
 static const char HEAD[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
     "<meta name=\"color-scheme\" content=\"light dark\">\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-    "style-src 'unsafe-inline'; img-src data:\">\n"
-    "<title>QuickMine: advice</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n"
+    "style-src 'unsafe-inline'; img-src data:\">\n" TITLE
+    "\n<link rel=\"icon\" href=\"data:,\">\n<style>\n"
     ":root { --page: #f7f8fa; --card: #fff; --text: #1b2430; --dim: #5b6675;\n"
     "  --line: #dde2e8; --plain: #b4561c; --ahead: #2f7ebc; --good: #1f7d54;\n"
     "  --bad: #b4471c; }\n"
@@ -399,6 +401,18 @@ static char *name_beside(const char *path)
     return asprintf(&name, "%s.XXXXXX", path) == -1 ? NULL : name;
 }
 
+/* Whether what is there may be replaced: it is empty, or such a page. */
+static bool is_page(const char *path)
+{
+    char text[1024];
+    FILE *from = fopen(path, "re");
+    size_t n = from ? fread(text, 1, sizeof text, from) : 1;
+
+    if (from)
+        fclose(from);
+    return n == 0 || (from && memmem(text, n, TITLE, strlen(TITLE)));
+}
+
 /* Whether the page can be put in its place later. */
 static int try_beside(const char *path)
 {
@@ -427,6 +441,10 @@ int advise_html_open(const char *path, struct advise_html *html)
             return cli_fail("%s: %s", path, strerror(errno));
         if (!S_ISREG(st.st_mode))
             return cli_fail("--html %s: not a regular file", path);
+        if (!is_page(path))
+            return cli_fail("--html %s: it holds something else than a page of "
+                            "quickmine advise; give another path",
+                            path);
         html->mode = st.st_mode & 0777;
     }
     return html->path ? try_beside(html->path) : cli_fail("out of memory");

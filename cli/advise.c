@@ -271,8 +271,6 @@ static int prepare(const struct arguments *a, size_t i, struct advise_request *r
             "%s: the trace is read several times, so it must be a file that "
             "is there, and not standard input or a pipe",
             file);
-    if (a->html && cli_same_file(file, a->html))
-        return cli_fail("--html %s is the trace itself", a->html);
     *request = a->request;
     if (!a->live.socket)
         request->file = request->name = file;
