@@ -166,6 +166,8 @@ int qm_cmd_mine(int argc, char **argv)
 
     children[0].argp = cli_mining_argp(PARAMETERS, false);
     argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.cminer.output && cli_same_file(a.file, a.cminer.output))
+        return cli_fail("%s is both what to read and what to write", a.file);
     reader = cli_trace_open(a.file);
     if (!reader)
         return CLI_FAILED;
