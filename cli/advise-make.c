@@ -22,6 +22,7 @@
 #include "cli/advise.h"
 #include "cli/cli.h"
 #include "cli/sim.h"
+#include "engine/params.h"
 #include "sim/cut.h"
 #include "sim/survey.h"
 
@@ -326,6 +327,8 @@ static int make_curves(struct maker *m, const uint64_t *memories, size_t count)
     struct advise_report *r = m->report;
     const enum qm_level level = r->levels[r->level].level;
     uint64_t few = (uint64_t)r->clients * m->survey.most_blocks;
+    /* Without a cache there is none so small that it takes requests apart. */
+    struct qm_virtual_config whole = m->timed;
     struct sim_run *runs = calloc(count * RUNS + 1, sizeof *runs);
     int status;
 
@@ -339,6 +342,8 @@ static int make_curves(struct maker *m, const uint64_t *memories, size_t count)
     }
     runs[count * RUNS].config = plain_config(m, 0, "lru");
     runs[count * RUNS].config.cache_blocks = few < NO_CACHE_MOST ? few : NO_CACHE_MOST;
+    whole.batch = QM_BATCH_MAX;
+    runs[count * RUNS].config.timed = &whole;
     status = simulate(m, runs, count * RUNS + 1);
     for (size_t i = 0; i < count && status == CLI_OK; i++) {
         struct qm_advise_point *p = &r->points[i];

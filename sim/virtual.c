@@ -226,7 +226,7 @@ static void set_sizes(struct qm_virtual *v)
     uint64_t blocks = v->sim->blocks;
     uint64_t most = qm_params_prefetch_most(&v->sim->config.params, blocks);
 
-    v->batch = qm_params_batch(blocks, most);
+    v->batch = v->config.batch ? v->config.batch : qm_params_batch(blocks, most);
     v->ahead.limit = qm_ahead_limit(
         v->config.queue ? v->config.queue : QM_INFLIGHT_QUEUE_MOST, most);
 }

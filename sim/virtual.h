@@ -67,6 +67,8 @@ struct qm_virtual_config {
     double speed;            /* of the trace's own; 0: closed loop */
     uint64_t think_ns;       /* between a client's requests, in the closed loop */
     unsigned threads, queue; /* the server's prefetch-threads and -queue; 0: auto */
+    unsigned batch;          /* blocks of a request looked up at a time, at most
+                                QM_BATCH_MAX; 0: as the server by the cache's size */
     struct qm_virtual_processor processor;
 };
 
