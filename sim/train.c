@@ -29,6 +29,8 @@ struct qm_train {
     struct cutter cutter;
     struct qm_feed feed;
     uint64_t requests; /* reads so far, those that were skipped too */
+    bool begun;
+    uint64_t start; /* the time of the first event */
 };
 
 static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
@@ -117,7 +119,11 @@ int qm_train_event(struct qm_train *train, const struct qm_event *event)
 {
     const struct qm_train_config *c = &train->config;
 
-    if ((c->until > 0 && event->us >= c->until) ||
+    if (!train->begun)
+        train->start = event->us; /* 0, unless the trace is a part of another */
+    train->begun = true;
+    if ((c->until > 0 && event->us >= train->start &&
+         event->us - train->start >= c->until) ||
         (c->first > 0 && train->requests >= c->skip &&
          train->requests - c->skip >= c->first))
         return -1;

@@ -16,7 +16,7 @@ struct qm_train_config {
     unsigned segment;    /* accesses of a segment */
     uint64_t skip;       /* read requests skipped at the start */
     uint64_t first;      /* read requests used after these; 0: all */
-    uint64_t until;      /* microseconds of the trace that are used; 0: all */
+    uint64_t until;      /* microseconds from the first event that are used; 0: all */
 };
 
 struct qm_train;
