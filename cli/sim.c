@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -463,6 +464,32 @@ static struct qm_sim_config common_config(const struct arguments *a,
     return config;
 }
 
+static bool is_heeded(const struct arguments *a, enum qm_parameter_id id)
+{
+    for (size_t i = 0; i < a->policies.count; i++) {
+        const char *name = a->policies.items[i].word;
+        const struct qm_prefetcher_ops *ops = qm_prefetcher_find(name);
+
+        if (ops ? qm_parameter_heeded(qm_parameter(id), ops) : id == QM_DEGREE)
+            return true; /* without operations: QM_PERFECT */
+    }
+    return false;
+}
+
+/* Names what was given and changes nothing, as the server does: else it would look as
+ * if other values were as good. */
+static void warn_of_ignored(const struct arguments *a)
+{
+    for (unsigned i = 0; i < QM_PARAMETERS; i++) {
+        const enum qm_parameter_id id = (enum qm_parameter_id)i;
+
+        if (a->mining.given & QM_HEEDS(id) && !is_heeded(a, id))
+            fprintf(stderr,
+                    "quickmine sim: warning: no policy of these runs heeds --%s\n",
+                    qm_parameter(id)->name);
+    }
+}
+
 /* A run for each combination; the eviction policy changes fastest. */
 static int make_runs(struct arguments *a, uint64_t block_size, struct sim_runs *runs)
 {
@@ -547,6 +574,7 @@ int qm_cmd_sim(int argc, char **argv)
 
     children[0].argp = cli_mining_argp(PARAMETERS, true);
     argp_parse(&argp, argc, argv, 0, NULL, &a);
+    warn_of_ignored(&a);
     if (a.extents_file && sim_extents_read(a.extents_file, &a.extents) != CLI_OK)
         reader = NULL;
     else
