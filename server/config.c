@@ -125,7 +125,8 @@ static bool is_given(const char *key)
 static void warn_of_ignored(const struct qms_config *c)
 {
     static const char *const of_rules[] = {"rules-for", "rules-save"};
-    static const char *const of_tier[] = {"tier-size", "tier-admit", "tier-verify",
+    static const char *const of_tier[] = {"tier-size",       "tier-admit",
+                                          "tier-verify",     "tier-witness",
                                           "tier-write-rate", "tier-volume"};
     char ignored[512] = "";
 
@@ -143,7 +144,7 @@ static void warn_of_ignored(const struct qms_config *c)
     for (size_t i = 0; i < 2 && !c->rules; i++)
         if (is_given(of_rules[i]))
             nbdkit_error("warning: %s is ignored without rules", of_rules[i]);
-    for (size_t i = 0; i < 5 && !c->tier; i++)
+    for (size_t i = 0; i < sizeof of_tier / sizeof *of_tier && !c->tier; i++)
         if (is_given(of_tier[i]))
             nbdkit_error("warning: %s is ignored without tier", of_tier[i]);
     if (c->params.mining.max_suffix == 0 && is_given("grace"))
