@@ -67,8 +67,8 @@ static const struct argp_option options[] = {
     {"think", THINK, "MS", 0,
      "pause between a client's requests, in milliseconds (the mean in the trace)", 0},
     {"processor", PROCESSOR, "KEY=VALUE[,...]", 0,
-     "time to compute, in microseconds: request (40), read (20), block (2); and count: "
-     "of processors (always one that is free); none: it takes no time",
+     "microseconds to compute: request (40), read (20), block (2); and count: of "
+     "processors (always one that is free); none: no time",
      0},
     {"block-size", BLOCK_BYTES, "SIZE", 0,
      "block size in bytes, instead of the trace's (512 to 16M)", 0},
