@@ -4,7 +4,11 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "server/backend.h"
 #include "server/server.h"
@@ -18,6 +22,11 @@
 #define REOPEN_FIRST (UINT64_C(1) * 1000000000)
 #define REOPEN_MOST  (UINT64_C(32) * 1000000000)
 #define PATIENCE     (UINT64_C(5) * 1000000000) /* at the end, with one that hangs */
+
+/* While the first connection is being opened: between looks whether nbdkit is to end,
+ * and when it is said that one waits. */
+#define LOOK_NS    100000000
+#define TOLD_AFTER (UINT64_C(5) * 1000000000)
 
 static nbdkit_next *open_next(nbdkit_backend *backend)
 {
@@ -55,9 +64,97 @@ int64_t qms_backend_max_read(const struct qms_server *s, nbdkit_next *next)
     return maximum;
 }
 
+/* The first connection, which a thread opens: a plugin may wait for its backend as long
+ * as it likes, and nbdkit's main thread has to end meanwhile if it is told to. */
+struct opening {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    nbdkit_backend *backend;
+    nbdkit_next *next;
+    bool done;
+};
+
+static void *open_first(void *opaque)
+{
+    struct opening *o = opaque;
+    nbdkit_next *next = open_next(o->backend);
+
+    pthread_mutex_lock(&o->lock);
+    o->next = next;
+    o->done = true;
+    pthread_cond_signal(&o->wake);
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+/* Returns false if nbdkit is to end. */
+static bool wait_for_first(struct opening *o)
+{
+    const uint64_t since = qms_now();
+    bool told = false, stopped = false;
+
+    pthread_mutex_lock(&o->lock);
+    while (!o->done && !stopped) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_NS;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000;
+        }
+        pthread_cond_clockwait(&o->wake, &o->lock, CLOCK_MONOTONIC, &until);
+        stopped = !o->done && nbdkit_nanosleep(0, 0) == -1;
+        if (!o->done && !told && qms_now() - since >= TOLD_AFTER) {
+            told = true;
+            qms_log(QMS_WARNING, "the layer below has not opened the device yet: it is "
+                                 "waited for, and clients wait, too");
+        }
+    }
+    pthread_mutex_unlock(&o->lock);
+    if (told && !stopped && o->next)
+        qms_log(QMS_NOTE, "the layer below has opened the device");
+    return !stopped;
+}
+
+static nbdkit_next *open_by_thread(nbdkit_backend *backend)
+{
+    struct opening *o = calloc(1, sizeof *o);
+    sigset_t all, before;
+    nbdkit_next *next;
+    pthread_t thread;
+    int error;
+
+    if (!o) {
+        nbdkit_error("out of memory");
+        return NULL;
+    }
+    o->backend = backend;
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->wake, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&thread, NULL, open_first, o);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        nbdkit_error("cannot start a thread: %s", strerror(error));
+    } else if (!wait_for_first(o)) {
+        /* nbdkit ends the process now.  Until then, o is the thread's. */
+        pthread_detach(thread);
+        return NULL;
+    } else {
+        pthread_join(thread, NULL);
+    }
+    next = o->next;
+    pthread_cond_destroy(&o->wake);
+    pthread_mutex_destroy(&o->lock);
+    free(o);
+    return next;
+}
+
 nbdkit_next *qms_backend_probe(struct qms_server *s)
 {
-    nbdkit_next *next = open_next(s->backend);
+    nbdkit_next *next = open_by_thread(s->backend);
     int64_t size, maximum = -1;
 
     if (!next)

@@ -11,7 +11,8 @@ struct qms_server;
 
 /* Finds out what the device is like: the server's size and max_bytes.  Returns the
  * connection that it took, for qms_backend_start() or qms_backend_close(); or NULL
- * after nbdkit_error(). */
+ * after nbdkit_error(), also if nbdkit is to end before the layer below has opened it.
+ * The calling thread must take signals. */
 nbdkit_next *qms_backend_probe(struct qms_server *s);
 void qms_backend_close(nbdkit_next *next);
 

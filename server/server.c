@@ -390,13 +390,18 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
 static int make_all(struct qms_server *s)
 {
     nbdkit_next *next = qms_backend_probe(s);
+    sigset_t all, before;
     int r;
 
     if (!next)
         return -1;
+    /* Signals are for nbdkit's own threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     r = make_parts(s, &next);
     if (next)
         qms_backend_close(next);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return r;
 }
 
@@ -520,7 +525,6 @@ static uint64_t get_time(void *opaque)
 
 int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 {
-    sigset_t all, before;
     int r;
 
     s->started = qms_now();
@@ -538,13 +542,9 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);
     s->begun = true;
-    /* Signals are for nbdkit's own threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     qms_log_limit(s->config.log_level);
     s->backend = backend;
     r = make_all(s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r == -1)
         qms_server_stop(s);
     return r;
