@@ -405,6 +405,21 @@ static void free_store(struct qmstore *s)
     free(s);
 }
 
+/* The disk layers open files by the path all the time, and the process may change its
+ * working directory. */
+static char *absolute(const char *path)
+{
+    char *here = *path == '/' ? NULL : getcwd(NULL, 0), *whole = NULL;
+    size_t len = here ? strlen(here) + strlen(path) + 2 : 0;
+
+    if (*path == '/')
+        return strdup(path);
+    if (here && (whole = malloc(len)))
+        snprintf(whole, len, "%s/%s", here, path);
+    free(here);
+    return whole;
+}
+
 /* And never 0, which is no bound. */
 static uint64_t half_of_disk(const struct qmstore *s)
 {
@@ -439,11 +454,14 @@ static int open_store(const struct qmstore_config *config, bool scratch,
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&s->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    s->path = strdup(config->path);
+    s->path = absolute(config->path);
+    r = s->path ? 0 : errno;
     s->partitions = calloc(config->partitions, sizeof *s->partitions);
-    if (!s->path || !s->partitions) {
+    if (!s->partitions)
+        r = ENOMEM;
+    if (r != 0) {
         free_store(s);
-        return store_refuse(err, err_len, ENOMEM, "out of memory");
+        return store_refuse(err, err_len, r, "%s: %s", config->path, strerror(r));
     }
     s->config.path = s->path;
     s->config.policy = find_policy(config->policy)->name;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-process.c - a store in a program that does what programs do: it changes its
+ * working directory.
+ *
+ *   store-process [TEST] */
+#include "testing.h"
+
+static const char *const disks[] = {"lmdb", "bdb", "files"};
+
+static struct qmstore_config config(const char *path)
+{
+    struct qmstore_config c;
+
+    qmstore_config_init(&c);
+    c.path = path;
+    c.memory = 1 << 20;
+    return c;
+}
+
+static void put_all(struct qmstore *s, uint32_t keys)
+{
+    static char value[1000];
+
+    for (uint32_t key = 0; key < keys; key++)
+        assert_int_equal(qmstore_put(s, &key, sizeof key, value, sizeof value, 0), 0);
+}
+
+/* Berkeley DB makes new files of its log, and a scratch store a new disk, where the
+ * store was opened. */
+static void test_directory_changes(void **state)
+{
+    static const uint32_t keys[] = {3000, 20000, 1000}; /* more than a log of 16 MiB */
+    char before[4096], err[400];
+
+    assert_non_null(getcwd(before, sizeof before));
+    for (unsigned i = 0; i < 2 * sizeof disks / sizeof disks[0]; i++) {
+        struct qmstore_config c = config("store");
+        struct qmstore *s;
+
+        c.disk = disks[i / 2];
+        assert_int_equal(chdir(test_dir), 0);
+        remove_below("store");
+        assert_int_equal(i % 2 ? qmstore_open_scratch(&c, 0, &s, err, sizeof err)
+                               : qmstore_open(&c, &s, err, sizeof err),
+                         0);
+        assert_int_equal(chdir("/"), 0);
+        if (i % 2)
+            assert_int_equal(qmstore_clear(s), 0);
+        put_all(s, keys[i / 2]);
+        assert_int_equal(stats_of(s).error, 0);
+        assert_int_equal(stats_of(s).keys, keys[i / 2]);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+    assert_int_equal(chdir(before), 0);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(test_directory_changes),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
