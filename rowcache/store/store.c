@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -392,12 +393,19 @@ void store_tick(struct qmstore *s, unsigned i)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* A child of fork() has these descriptors, too, and would keep the lock. */
+static void unlock_and_close(int fd)
+{
+    if (fd == -1)
+        return;
+    (void)flock(fd, LOCK_UN);
+    close(fd);
+}
+
 static void free_store(struct qmstore *s)
 {
-    if (s->format != -1)
-        close(s->format);
-    if (s->dir != -1)
-        close(s->dir);
+    unlock_and_close(s->format);
+    unlock_and_close(s->dir);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);
     free(s->partitions);

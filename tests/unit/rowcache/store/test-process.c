@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-process.c - a store in a program that does what programs do: it changes its
- * working directory.
+ * working directory, and forks.
  *
  *   store-process [TEST] */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
 #include "testing.h"
 
 static const char *const disks[] = {"lmdb", "bdb", "files"};
@@ -54,11 +58,36 @@ static void test_directory_changes(void **state)
     assert_int_equal(chdir(before), 0);
 }
 
+/* A child that does something else, and lives longer than the store was open. */
+static void test_child_lives_on(void **state)
+{
+    struct qmstore_config c = config(test_dir);
+    struct qmstore *s = open_ok(&c);
+    int status;
+    pid_t child;
+
+    put_all(s, 1);
+    fflush(NULL);
+    if ((child = fork()) == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test fails */
+        for (;;)
+            pause();
+    }
+    assert_int_not_equal(child, -1);
+    assert_int_equal(qmstore_close(s), 0);
+    s = open_ok(&c);
+    assert_int_equal(stats_of(s).keys, 1);
+    assert_int_equal(qmstore_close(s), 0);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_directory_changes),
+        TEST(test_child_lives_on),
     };
 
     if (argc > 1)
