@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -381,6 +382,20 @@ static void *run(void *opaque)
     return NULL;
 }
 
+/* Signals are for the program: one that blocks them later, to wait for them, would end
+ * in this thread. */
+static int start_thread(struct qmstore *s)
+{
+    sigset_t all, before;
+    int r;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&s->thread, NULL, run, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
+}
+
 void store_tick(struct qmstore *s, unsigned i)
 {
     struct partition *p = &s->partitions[i];
@@ -493,7 +508,7 @@ static int open_store(const struct qmstore_config *config, bool scratch,
     if (r == 0)
         r = open_partitions(s, err, err_len);
     if (r == 0 && !config->threadless) {
-        r = pthread_create(&s->thread, NULL, run, s);
+        r = start_thread(s);
         if (r != 0)
             (void)store_refuse(err, err_len, r, "no thread: %s", strerror(r));
     }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-process.c - a store in a program that does what programs do: it changes its
- * working directory, and forks.
+ * working directory, forks, and waits for
+ * signals.
  *
  *   store-process [TEST] */
+#include <dirent.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -82,12 +85,57 @@ static void test_child_lives_on(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
 }
 
+/* The mask of signals of the process's only other thread, when it sleeps. */
+static uint64_t mask_of_other(void)
+{
+    char path[300], line[200], was = 0;
+    uint64_t mask = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *entry;
+
+    assert_non_null(tasks);
+    while ((entry = readdir(tasks)))
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) != getpid())
+            snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
+    closedir(tasks);
+    for (unsigned i = 0; i < 10000 && was != 'S'; i++) {
+        FILE *f = fopen(path, "re");
+
+        assert_non_null(f);
+        while (fgets(line, sizeof line, f)) {
+            (void)sscanf(line, "State: %c", &was);
+            (void)sscanf(line, "SigBlk: %" SCNx64, &mask);
+        }
+        fclose(f);
+        usleep(1000);
+    }
+    assert_int_equal(was, 'S');
+    return mask;
+}
+
+/* The store's thread takes none of them, and the caller's mask stays. */
+static void test_signals(void **state)
+{
+    struct qmstore_config c = config(test_dir);
+    struct qmstore *s = open_ok(&c);
+    uint64_t mask = mask_of_other();
+    sigset_t own;
+
+    for (int i = 1; i < 32; i++)
+        if (i != SIGKILL && i != SIGSTOP)
+            assert_true(mask >> (i - 1) & 1);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &own), 0);
+    assert_false(sigismember(&own, SIGTERM));
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_directory_changes),
         TEST(test_child_lives_on),
+        TEST(test_signals),
     };
 
     if (argc > 1)
