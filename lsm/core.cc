@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 
 #include <rocksdb/sst_file_reader.h>
@@ -37,8 +38,20 @@ Core::Core(const qm_lsm_config &c, std::shared_ptr<WatchedCache> in,
 void Core::start()
 {
     set_window();
-    if (config.interval_ms > 0)
+    if (config.interval_ms == 0)
+        return;
+    /* Signals are for the program: one that blocks them later, to wait for them, would
+     * end in this thread. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
         thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Core::~Core()

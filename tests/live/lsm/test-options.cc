@@ -4,8 +4,14 @@
 #include "tests/live/lsm/out-of-memory.hpp"
 #include "tests/live/lsm/testing.hpp"
 
+#include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <set>
+
+#include <unistd.h>
 
 #include <rocksdb/c.h>
 #include <rocksdb/comparator.h>
@@ -416,6 +422,42 @@ static void test_c()
     rocksdb_options_destroy(o);
 }
 
+static std::set<std::string> threads()
+{
+    std::set<std::string> all;
+    for (auto &task : std::filesystem::directory_iterator("/proc/self/task"))
+        all.insert(task.path());
+    return all;
+}
+
+/* The library's thread takes no signal of the program's. */
+static void test_signals()
+{
+    Options o = options_of(NewLRUCache(1 << 20));
+    auto before = threads();
+    auto attached = lsm::attach(o);
+    std::string path, line;
+    unsigned long mask = 0;
+    char was = 0;
+
+    for (auto &thread : threads())
+        if (before.count(thread) == 0)
+            path = thread + "/status";
+    for (int i = 0; i < 10000 && was != 'S'; i++) {
+        usleep(1000);
+        std::ifstream status(path);
+        while (std::getline(status, line)) {
+            (void)sscanf(line.c_str(), "State: %c", &was);
+            (void)sscanf(line.c_str(), "SigBlk: %lx", &mask);
+        }
+    }
+    CHECK(was == 'S');
+    CHECK(mask >> (SIGTERM - 1) & 1 && mask >> (SIGINT - 1) & 1);
+    sigset_t own;
+    CHECK(pthread_sigmask(SIG_SETMASK, nullptr, &own) == 0);
+    CHECK(!sigismember(&own, SIGTERM));
+}
+
 int main(int argc, char **argv)
 {
     static const testing::Test tests[] = {
@@ -429,6 +471,7 @@ int main(int argc, char **argv)
         {"parallel", test_parallel},
         {"entry_stats", test_entry_stats},
         {"c", test_c},
+        {"signals", test_signals},
     };
     return testing::run(tests, argc, argv);
 }
