@@ -10,7 +10,12 @@
 
 #include "rowcache/store/store.h"
 
-enum { RANGE_KEYS = 64, REMOVED = 4096, REMOVED_BYTES = 1 << 20 };
+enum {
+    RANGE_KEYS = 64,
+    RANGE_BYTES = 1 << 20,
+    REMOVED = 4096,
+    REMOVED_BYTES = 1 << 20
+};
 
 /* A log is begun anew when it is longer than twice what it began with, and that: rarely
  * enough to cost little, and short enough to be replayed in some seconds. */
@@ -228,7 +233,35 @@ struct range {
         uint64_t expires;
     } * copies;
     size_t count, size;
+    uint64_t from, bytes; /* bytes: of the copies */
 };
+
+/* Of records with the same upper half of `high`, the order on disk is not that of their
+ * hashes, so a range has all or none of them. */
+#define RANGE_UNIT (UINT64_C(1) << 32)
+
+/* Halves a range whose copies take too much memory, until they do not, or it cannot be
+ * less.  What is behind it is not copied, then. */
+static void narrow(struct range *r)
+{
+    while (r->bytes > RANGE_BYTES && r->to - r->from >= RANGE_UNIT) {
+        size_t kept = 0;
+
+        r->to = (r->from + (r->to - r->from) / 2) & ~(RANGE_UNIT - 1);
+        r->to += RANGE_UNIT - 1;
+        for (size_t i = 0; i < r->count; i++) {
+            struct copy c = r->copies[i];
+
+            if (store_hash_of(c.bytes, c.key_len).high <= r->to) {
+                r->copies[kept++] = c;
+                continue;
+            }
+            r->bytes -= c.key_len + c.value_len;
+            free(c.bytes);
+        }
+        r->count = kept;
+    }
+}
 
 static int copy(struct range *r, const void *key, size_t key_len, const void *value,
                 size_t value_len, uint64_t expires)
@@ -253,6 +286,8 @@ static int copy(struct range *r, const void *key, size_t key_len, const void *va
     if (value_len > 0)
         memcpy(c->bytes + key_len, value, value_len);
     r->count++;
+    r->bytes += key_len + value_len;
+    narrow(r);
     return 0;
 }
 
@@ -309,10 +344,6 @@ static int copy_range(struct range *r, uint64_t from)
 typedef int each_key(void *opaque, const void *key, size_t key_len, const void *value,
                      size_t value_len, uint64_t expires);
 
-/* Of records with the same upper half of `high`, the order on disk is not that of their
- * hashes, so a range has all or none of them. */
-#define RANGE_UNIT (UINT64_C(1) << 32)
-
 /* Walks the keys whose hashes begin at *from; sets it to where the next range begins, 0
  * at the end. */
 static int walk_range(struct range *r, uint64_t *from, each_key *each, void *opaque)
@@ -325,7 +356,8 @@ static int walk_range(struct range *r, uint64_t *from, each_key *each, void *opa
             (RANGE_UNIT - 1);
     if (r->to < *from)
         r->to = UINT64_MAX;
-    r->count = 0;
+    r->from = *from;
+    r->count = r->bytes = 0;
     error = copy_range(r, *from);
     store_scratch_mend(r->p);
     pthread_mutex_unlock(&r->p->lock);

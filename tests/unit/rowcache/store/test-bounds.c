@@ -309,6 +309,54 @@ TEST_WITH(test_changed, make_test_dir, remove_test_dir)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+enum { LARGE_KEYS = 60, LARGE = 256 << 10 };
+
+static unsigned told[LARGE_KEYS];
+
+static int tell(void *opaque, const void *key, size_t key_len, const void *value,
+                size_t value_len, uint64_t expires)
+{
+    uint32_t number;
+
+    assert_int_equal(key_len, sizeof number);
+    memcpy(&number, key, sizeof number);
+    assert_true(number < LARGE_KEYS);
+    assert_int_equal(value_len, LARGE);
+    told[number]++;
+    ++*(unsigned *)opaque;
+    return 0;
+}
+
+/* A walk has copies of a part of the keys, which are fewer where values are large:
+ * whether these are in memory or on disk. */
+TEST_WITH(test_walk, make_test_dir, remove_test_dir)
+{
+    for (unsigned in_memory = 0; in_memory < 2; in_memory++) {
+        struct qmstore_config c;
+        uint64_t cursor = 0;
+        struct qmstore *s;
+
+        configure(&c);
+        c.memory = in_memory ? 64 << 20 : 1 << 20;
+        s = open_ok(&c);
+        for (uint32_t key = 0; key < LARGE_KEYS; key++)
+            put(s, key, LARGE, 0);
+        assert_true(stats_of(s).disk_keys >= (in_memory ? 0 : LARGE_KEYS / 2));
+        memset(told, 0, sizeof told);
+        do {
+            unsigned n = 0;
+
+            assert_int_equal(qmstore_scan(s, &cursor, tell, &n), 0);
+            assert_true(n * LARGE <= 1 << 20);
+        } while (cursor != 0);
+        for (uint32_t key = 0; key < LARGE_KEYS; key++)
+            assert_int_equal(told[key], 1);
+        assert_int_equal(qmstore_clear(s), 0);
+        assert_int_equal(stats_of(s).keys, 0);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 /* What the store says that it takes is what it allocates, filters and counts of keys on
  * disk included. */
 TEST_WITH(test_told, make_test_dir, remove_test_dir)
