@@ -33,6 +33,10 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
                        const uint8_t *warmed, uint64_t max_blocks);
 uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
                      uint64_t (**names)[2]);
+struct family *watch_family(const struct file *f);
+unsigned watch_enter(struct watch *w);
+void watch_leave(struct watch *w, unsigned token);
+void watch_wait(struct watch *w);
 void watch_remove(struct watch *w, struct file *f);
 void watch_forget(struct watch *w, struct family *family);
 

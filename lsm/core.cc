@@ -2,6 +2,7 @@
 /* core.cc - see core.hpp. */
 #include "lsm/core.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -86,7 +87,8 @@ void Core::detach()
         return;
     open_ = false;
     for (auto &family : families_)
-        watch_forget(cache->watch(), family->counts);
+        if (family)
+            watch_forget(cache->watch(), family->counts);
     files_.clear();
     for (auto &one : shaped_)
         shape_free(one.second.shape);
@@ -117,6 +119,7 @@ void Core::tick() noexcept
 {
     try {
         end_interval();
+        retire();
     } catch (...) { /* no memory: the next interval counts for both */
         failures_++;
     }
@@ -132,15 +135,18 @@ void Core::end_interval()
     {
         std::lock_guard<std::mutex> guard(lock_);
         set_window();
-        families = families_;
+        for (auto &family : families_)
+            if (family)
+                families.push_back(family);
     }
     for (auto &family : families)
         if (family_tick(family->counts, cache->watch(), window_) != 0)
             failures_++;
-    qm_lsm_stats now = {};
-    for (auto &family : families)
-        family_stats(family->counts, &now);
     std::lock_guard<std::mutex> guard(lock_);
+    qm_lsm_stats now = retired_;
+    for (auto &family : families_)
+        if (family)
+            family_stats(family->counts, &now);
     intervals_++;
     phases_interval(&phases_, now.hits - last_hits_, now.misses - last_misses_,
                     cache->blocks(), compacted_);
@@ -152,24 +158,59 @@ void Core::end_interval()
 unsigned Core::add(std::shared_ptr<Family> family)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    unsigned number = static_cast<unsigned>(families_.size());
+    auto place = std::find(families_.begin(), families_.end(), nullptr);
 
-    families_.reserve(families_.size() + 1);
-    family_learn(family->counts, trees_.get(), dump_.get(), number);
+    if (place == families_.end())
+        place = families_.insert(place, nullptr);
+    auto number = static_cast<unsigned>(place - families_.begin());
+    family_learn(family->counts, trees_.get(), dump_.get(), added_++);
     if (number < max_families)
         reads_[number] = family->counts;
-    families_.push_back(std::move(family));
+    *place = std::move(family);
     return number;
+}
+
+bool Core::has_files(const struct family *family) const
+{
+    return std::any_of(files_.begin(), files_.end(), [family](auto &one) {
+        return watch_family(one.second) == family;
+    });
+}
+
+/* Families go that were dropped: whose files are gone, and whom no options have. */
+void Core::retire()
+{
+    std::vector<std::shared_ptr<Family>> gone;
+    {
+        /* Callbacks use what is in no list any more: with one under way, later. */
+        std::unique_lock<std::shared_mutex> gate(gate_, std::try_to_lock);
+        if (!gate || !open_)
+            return;
+        std::lock_guard<std::mutex> guard(lock_);
+        gone.reserve(families_.size());
+        for (size_t i = 0; i < families_.size(); i++) {
+            auto &family = families_[i];
+            if (!family || family.use_count() > 1 || has_files(family->counts))
+                continue;
+            family_stats(family->counts, &retired_);
+            if (i < max_families)
+                reads_[i] = nullptr;
+            gone.push_back(std::move(family));
+        }
+        retired_.memory = retired_.ranges = retired_.spacing = 0;
+    }
+    if (!gone.empty())
+        watch_wait(cache->watch());
 }
 
 void Core::read(unsigned family, const void *key, size_t len)
 {
-    struct family *f = family < max_families
-                           ? reads_[family].load(std::memory_order_acquire)
-                           : nullptr;
-
-    if (f)
+    if (family >= max_families)
+        return;
+    unsigned token = watch_enter(cache->watch());
+    if (struct family *f = reads_[family].load())
         family_read(f, key, len);
+    watch_leave(cache->watch(), token);
 }
 
 void Core::stalled(const std::string &name, bool yes)
@@ -584,10 +625,11 @@ void Core::phase_of_new(uint32_t *from, uint32_t *steps)
 
 void Core::stats(qm_lsm_stats *out)
 {
-    memset(out, 0, sizeof *out);
     std::lock_guard<std::mutex> guard(lock_);
+    *out = retired_;
     for (auto &family : families_)
-        family_stats(family->counts, out);
+        if (family)
+            family_stats(family->counts, out);
     out->files = made_;
     out->blocks = blocks_;
     out->warmed = warmed_;

@@ -64,7 +64,7 @@ class Core : public std::enable_shared_from_this<Core>
     void stats(qm_lsm_stats *out);
     void read(unsigned family, const void *key, size_t len);
 
-    /* The number of a new family. */
+    /* The number of a new family: the lowest that no family has. */
     unsigned add(std::shared_ptr<Family> family);
 
     /* The listener's and the factory's. */
@@ -123,6 +123,8 @@ class Core : public std::enable_shared_from_this<Core>
     uint64_t erase(const std::vector<Names> &files);
     void set_window();
     void end_interval();
+    void retire();
+    bool has_files(const struct family *family) const;
     void run();
 
     std::shared_mutex gate_;
@@ -131,8 +133,10 @@ class Core : public std::enable_shared_from_this<Core>
     std::mutex stalls_lock_;
     std::set<std::string> stalls_; /* names of families */
 
-    std::mutex lock_; /* of all below */
-    std::vector<std::shared_ptr<Family>> families_;
+    std::mutex lock_;                                /* of all below */
+    std::vector<std::shared_ptr<Family>> families_;  /* by number; NULL: it is free */
+    uint32_t added_ = 0;                             /* families, in all */
+    qm_lsm_stats retired_ = {};                      /* counts of those that are gone */
     std::unordered_map<std::string, Shaped> shaped_; /* by token */
     std::vector<std::string> order_;                 /* tokens, oldest first */
     std::unordered_map<std::thread::id, Waiting> waiting_;

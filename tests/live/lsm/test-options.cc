@@ -4,12 +4,14 @@
 #include "tests/live/lsm/out-of-memory.hpp"
 #include "tests/live/lsm/testing.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <set>
+#include <thread>
 
 #include <unistd.h>
 
@@ -422,6 +424,58 @@ static void test_c()
     rocksdb_options_destroy(o);
 }
 
+/* A family from its first key to its end; returns its number. */
+static unsigned make_and_drop(DB *db, lsm::Handle *handle, const Options &plain)
+{
+    ColumnFamilyOptions family = plain;
+    ColumnFamilyHandle *column;
+    unsigned number = 0;
+    CHECK(handle->add_family(family, &number) == lsm::Verdict::works);
+    OK(db->CreateColumnFamily(family, "one of many", &column));
+    for (long i = 0; i < 100; i++)
+        OK(db->Put(WriteOptions(), column, key_of(i), "value"));
+    OK(db->Flush(FlushOptions(), column));
+    handle->read(key_of(1), number);
+    OK(db->DropColumnFamily(column));
+    OK(db->DestroyColumnFamilyHandle(column));
+    return number;
+}
+
+/* What is gone takes no memory, and its number is the next one's; counts stay.  A
+ * reader may come late. */
+static void test_dropped()
+{
+    enum { FAMILIES = 30 };
+    Scratch d;
+    Options o = options_of(NewLRUCache(1 << 20)), plain = o;
+    auto attached = lsm::attach(o, still(QM_LSM_ADAPTIVE));
+    DB *db;
+    OK(DB::Open(o, d / "db", &db));
+    const uint32_t own = attached->stats().ranges; /* of the default family */
+    for (unsigned late = 0; late < 2; late++) {
+        std::atomic<bool> ends{late == 0};
+        std::thread reader([&] {
+            while (!ends)
+                attached->read(key_of(2), 1);
+        });
+        for (unsigned i = 0; i < FAMILIES; i++) {
+            uint64_t files = attached->stats().files, reads = attached->stats().reads;
+            CHECK(make_and_drop(db, attached.handle.get(), plain) == 1);
+            for (unsigned k = 0; k < 10000 && attached->stats().ranges > own; k++) {
+                attached->tick();
+                usleep(k > 0 ? 1000 : 0); /* RocksDB may still tell of something */
+            }
+            CHECK(attached->stats().ranges == own);
+            CHECK(attached->stats().files == files + 1);
+            CHECK(attached->stats().reads > reads);
+        }
+        ends = true;
+        reader.join();
+        CHECK(late || attached->stats().reads == FAMILIES);
+    }
+    delete db;
+}
+
 static std::set<std::string> threads()
 {
     std::set<std::string> all;
@@ -471,6 +525,7 @@ int main(int argc, char **argv)
         {"parallel", test_parallel},
         {"entry_stats", test_entry_stats},
         {"c", test_c},
+        {"dropped", test_dropped},
         {"signals", test_signals},
     };
     return testing::run(tests, argc, argv);
