@@ -302,12 +302,16 @@ static void first_call(struct agent *a)
     if (fd.fd != -1 && !atomic_load(&a->registered)) {
         poll(&fd, 1, WELCOME_MS);
         error = listen_to(a);
+        if (error == 0 && !atomic_load(&a->registered))
+            error = ETIMEDOUT; /* it may answer yet */
     }
     pthread_mutex_unlock(&a->lock);
     if (error == EAGAIN)
         qm_fail(error, "the agent at %s has too much to do", a->address.sun_path);
     else if (error == ENOTCONN)
         qm_fail(error, "no agent listens at %s", a->address.sun_path);
+    else if (error == ETIMEDOUT)
+        qm_fail(error, "the agent at %s does not answer", a->address.sun_path);
     else if (error != 0)
         qm_fail(error, "the agent at %s does not take this process: %s",
                 a->address.sun_path, strerror(error));

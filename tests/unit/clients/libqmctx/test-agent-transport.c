@@ -124,6 +124,20 @@ TEST(test_refusal)
     leave(ctx, listener, connection);
 }
 
+/* One that hangs is not taken for one that works, and may answer later. */
+TEST(test_silence)
+{
+    int listener = listen_anew(), connection;
+    struct qmctx *ctx;
+
+    assert_int_equal(qmctx_announce(where, &ctx), 0);
+    assert_false(qmctx_connected(ctx));
+    assert_non_null(strstr(qmctx_error(), "does not answer"));
+    connection = welcome(listener, 0);
+    assert_true(WAIT_FOR(nudge(ctx)));
+    leave(ctx, listener, connection);
+}
+
 static int set_up(void **state)
 {
     if (!mkdtemp(dir))
