@@ -68,10 +68,10 @@ PGDLLEXPORT void _PG_init(void);
 static char *transport_setting, *carrier_setting; /* the latter: its old name */
 static int level_setting;
 
-static struct qmctx *transport; /* NULL: not opened yet, or it cannot be had */
-static bool opened;             /* in this process */
-static const char *found;       /* that "auto" is; NULL: not looked for yet */
-static char *no_transport;      /* why it cannot be had */
+static struct qmctx *transport;  /* NULL: not opened yet, or it cannot be had */
+static bool opened;              /* in this process */
+static const char *found;        /* that "auto" is; NULL: not looked for yet */
+static const char *no_transport; /* why it cannot be had */
 
 static planner_hook_type next_planner;
 static ExecutorStart_hook_type next_start;
@@ -165,10 +165,17 @@ static void start(void)
     } client = {MyDatabaseId, InvalidOid};
     enum qmctx_kind kind = QMCTX_CONNECTION;
     const char *name = NULL;
-    uint64_t klass;
+    uint64_t klass, since;
 
+    if (is_agent(where()) && !qm_stat_may_look(&since)) {
+        no_transport = "the agent did not answer others";
+        return; /* it is looked for later */
+    }
     opened = true;
+    no_transport = NULL;
     transport = open_transport();
+    if (is_agent(where()))
+        qm_stat_looked(since, transport && qmctx_connected(transport));
     if (!transport) {
         no_transport = strdup(qmctx_error());
         return;

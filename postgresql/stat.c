@@ -16,6 +16,7 @@
 #include <utils/builtins.h>
 
 #include <stdatomic.h>
+#include <time.h>
 
 #include "postgresql/module.h"
 #include "postgresql/stat.h"
@@ -35,6 +36,10 @@ struct slot {
     _Atomic uint64_t shown;
 };
 
+#define SILENCE_MS 10000
+#define IN_VAIN_MS 500 /* an agent that is not there, or refuses, takes less */
+
+static _Atomic uint64_t *silent; /* until when nobody looks for the agent, in ms; 0 */
 static struct slot *slots; /* MaxBackends; NULL: there is no shared memory of ours */
 static struct qm_counts own;
 
@@ -43,7 +48,8 @@ static shmem_startup_hook_type next_startup;
 
 static Size bytes(void)
 {
-    return (Size)MaxBackends * sizeof(struct slot) + _Alignof(struct slot);
+    return (Size)MaxBackends * sizeof(struct slot) + sizeof(struct slot) +
+           _Alignof(struct slot);
 }
 
 static void request(void)
@@ -65,6 +71,7 @@ static void startup(void)
     if (!found)
         memset(memory, 0, bytes());
     slots = (struct slot *)TYPEALIGN(_Alignof(struct slot), memory);
+    silent = &slots[MaxBackends].shown;
     LWLockRelease(AddinShmemInitLock);
 }
 
@@ -105,6 +112,32 @@ uint64_t qm_stat_of_leader(int *process)
     return backend >= 0 && backend < MaxBackends
                ? atomic_load_explicit(&slots[backend].shown, memory_order_relaxed)
                : 0;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+bool qm_stat_may_look(uint64_t *since)
+{
+    uint64_t until = silent ? atomic_load(silent) : 0;
+
+    *since = now_ms();
+    return until == 0 || (*since >= until && atomic_compare_exchange_strong(
+                                                 silent, &until, *since + SILENCE_MS));
+}
+
+void qm_stat_looked(uint64_t since, bool connected)
+{
+    uint64_t now = now_ms();
+
+    if (silent)
+        atomic_store(silent,
+                     connected || now - since < IN_VAIN_MS ? 0 : now + SILENCE_MS);
 }
 
 static uint64_t load(_Atomic uint64_t *counter)

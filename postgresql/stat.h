@@ -20,4 +20,11 @@ uint64_t qm_stat_show(uint64_t number);
  * 0: there is none. */
 uint64_t qm_stat_of_leader(int *process);
 
+/* Whether this process may look for the agent, and since when it does (ms).  With an
+ * agent that hangs that takes a second: then one process in ten seconds may, and the
+ * others do not wait. */
+bool qm_stat_may_look(uint64_t *since);
+/* It has looked. */
+void qm_stat_looked(uint64_t since, bool connected);
+
 #endif
