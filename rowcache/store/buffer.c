@@ -9,7 +9,11 @@
  * mostly still in the page cache when the buffer is written.  If pages of such keys are
  * read again, there is less page cache than the buffer has pages: it is written when it
  * is half as full; if none is for some time, when it is twice as full again.  Not where
- * each write is synced, which takes longer than to read some pages. */
+ * each write is synced, which takes longer than to read some pages.
+ *
+ * A disk that refuses is asked again by the next call, unless the refusal took long:
+ * Berkeley DB takes seconds to give up on a page of its cache that it cannot write, and
+ * others wait for the lock.  Then the disk rests, and calls return its error. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +31,8 @@ enum {
     BUFFER_LEAST = 8 << 10,
     READ_AGAIN = 8, /* of so many keys, one whose page is */
     CALM = 64,      /* times that the buffer is written */
+    SLOW_MS = 1000,
+    REST_MS = 10000,
 };
 
 void store_buffer_add(struct partition *p, struct entry *e)
@@ -370,7 +376,7 @@ static void adapt(struct partition *p, size_t n, uint64_t pages)
     }
 }
 
-int store_buffer_write(struct partition *p)
+static int write_buffer(struct partition *p)
 {
     size_t n = p->buffer.count;
     uint64_t pages = pages_read();
@@ -398,4 +404,23 @@ int store_buffer_write(struct partition *p)
     if (r == 0 && (p->bloom.words || p->ops->counts) && is_worn(&p->bloom))
         (void)store_filter_make(p);
     return r != 0 && store_scratch_takes(p, r) ? 0 : r;
+}
+
+int store_buffer_write(struct partition *p)
+{
+    uint64_t began = store_ticks(), now;
+    int r = write_buffer(p);
+
+    if (r != 0 && (now = store_ticks()) - began >= SLOW_MS)
+        p->rests_until = now + REST_MS;
+    return r;
+}
+
+int store_buffer_make_room(struct partition *p)
+{
+    if (!store_buffer_is_full(p))
+        return 0;
+    if (p->disk_error != 0 && store_ticks() < p->rests_until)
+        return p->disk_error;
+    return store_buffer_write(p);
 }

@@ -283,6 +283,7 @@ struct partition {
     uint64_t shadowed;       /* of them, bytes of entries with on_disk */
     size_t dead, memory_keys;
     int disk_error;          /* of the last write to the disk layer */
+    uint64_t rests_until;    /* the layer, by store_ticks(): see buffer.c */
     struct scratch *scratch; /* of a store that need not outlive its process; or NULL */
     bool doubtful;           /* one failed, so that `on_disk` may be without a copy */
     bool has_expiry;         /* keys may expire, so they are looked for */
@@ -304,7 +305,8 @@ static inline bool store_buffer_is_full(const struct partition *p)
     return p->buffer.bytes > p->buffer_bytes >> p->buffer_shift;
 }
 
-uint64_t store_now(void); /* ms since 1970 */
+uint64_t store_now(void);   /* ms since 1970 */
+uint64_t store_ticks(void); /* ms, of a clock that nobody sets */
 void store_warn(const struct qmstore_config *config, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -371,7 +373,8 @@ uint64_t store_disk_cache(const struct qmstore_config *c); /* bytes, of a partit
 void store_buffer_add(struct partition *p, struct entry *e);    /* takes it over */
 void store_buffer_remove(struct partition *p, struct entry *e); /* gives it back */
 int store_buffer_write(struct partition *p);                    /* all of it */
-int store_filter_make(struct partition *p); /* from what is on disk */
+int store_buffer_make_room(struct partition *p); /* writes it if it is full */
+int store_filter_make(struct partition *p);      /* from what is on disk */
 
 /* scratch.c.  Removes all partitions; the directory stays a store's. */
 int store_scratch_remove(int dir);

@@ -100,7 +100,7 @@ static int carry_out(struct partition *p, const struct qmstore_change *c, bool l
 
     if (c->value)
         return store_partition_put(p, &k, &value, 0);
-    if (store_buffer_is_full(p) && (r = store_buffer_write(p)) != 0)
+    if ((r = store_buffer_make_room(p)) != 0)
         return r;
     r = store_partition_delete(p, &k);
     if (r == 0 && p->logs && !logged)
@@ -163,8 +163,8 @@ static int change_partition(struct partition *p, const struct qmstore_change *ch
     pthread_mutex_lock(&p->lock);
     r = make_log_ready(p);
     /* Nothing is logged that cannot be made. */
-    if (r == 0 && store_buffer_is_full(p))
-        r = store_buffer_write(p);
+    if (r == 0)
+        r = store_buffer_make_room(p);
     for (size_t i = 0; p->logs && i < n && r == 0; i++) {
         const struct qmstore_change *c = &changes[which[i]];
         struct store_value value = {c->value, (uint32_t)c->value_len, c->expires};

@@ -107,7 +107,7 @@ static void enter_memory(struct partition *p, struct entry *e)
 /* The disk does not take what memory evicts: nothing more may come in. */
 static int check_room(struct partition *p)
 {
-    return store_buffer_is_full(p) ? store_buffer_write(p) : 0;
+    return store_buffer_make_room(p);
 }
 
 int store_partition_balance(struct partition *p)

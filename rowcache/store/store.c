@@ -51,6 +51,14 @@ uint64_t store_now(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+uint64_t store_ticks(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 struct store_hash store_hash_of(const void *key, size_t len)
 {
     XXH128_hash_t h = XXH3_128bits(key, len);

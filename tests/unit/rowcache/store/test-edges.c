@@ -25,6 +25,15 @@ uint64_t __wrap_store_now(void)
     return now;
 }
 
+static uint64_t ticks = 1000;
+
+uint64_t __wrap_store_ticks(void);
+
+uint64_t __wrap_store_ticks(void)
+{
+    return ticks;
+}
+
 static struct qmstore_config config(const char *policy, const char *disk,
                                     enum qmstore_durability durability)
 {
@@ -374,7 +383,8 @@ static void test_back_from_buffer(void **state)
 /* A disk layer that looks at what it is told, and fails on demand. */
 static const struct disk_ops *below;
 static unsigned in_order;
-static int fails; /* a batch in its middle, and each walk */
+static int fails;              /* a batch in its middle, and each walk */
+static unsigned failed, takes; /* batches; ms for each */
 
 static int checked_apply(struct disk *d, const struct disk_record *changes, size_t n)
 {
@@ -382,6 +392,8 @@ static int checked_apply(struct disk *d, const struct disk_record *changes, size
         assert_true(store_disk_compare(changes[i - 1].name, changes[i].name) < 0);
     in_order += n > 1;
     if (fails != 0) {
+        failed++;
+        ticks += takes;
         assert_int_equal(below->apply(d, changes, n / 2), 0);
         return fails;
     }
@@ -404,7 +416,7 @@ static struct qmstore *open_checked(const struct qmstore_config *c)
     checked.apply = checked_apply;
     checked.walk = failing_walk;
     s->partitions[0].disk_ops = &checked;
-    in_order = 0;
+    in_order = failed = takes = 0;
     fails = 0;
     return s;
 }
@@ -452,6 +464,39 @@ static void test_part(void **state)
         s = open_ok(&c);
     }
     assert_int_equal(qmstore_close(s), 0);
+}
+
+/* A disk that takes seconds to refuse is not asked by each call, but is again. */
+static void test_slow_refusal(void **state)
+{
+    enum { KEYS = 40 };
+
+    for (unsigned slow = 0; slow < 2; slow++) {
+        struct qmstore_config c = config("lru", "lmdb", QMSTORE_NONE);
+        struct qmstore *s = open_checked(&c);
+        struct partition *p = &s->partitions[0];
+
+        p->memory = 0;
+        for (uint32_t key = 0; key < KEYS; key++)
+            put(s, key, SIZE);
+        p->buffer_bytes = p->buffer.bytes - 1; /* it is full */
+        fails = ENOSPC;
+        takes = slow ? 4000 : 10;
+        for (uint32_t key = 0; key < KEYS; key++) {
+            assert_int_equal(qmstore_put(s, &key, sizeof key, value, SIZE, 0), ENOSPC);
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+        }
+        assert_true(slow ? failed == 1 : failed >= KEYS);
+        assert_int_equal(qmstore_flush(s), ENOSPC); /* asks at once */
+        assert_int_equal(stats_of(s).error, ENOSPC);
+        ticks += slow ? 10000 : 0;
+        fails = 0;
+        put(s, KEYS, SIZE);
+        assert_int_equal(stats_of(s).error, 0);
+        assert_int_equal(stats_of(s).keys, KEYS + 1);
+        assert_int_equal(qmstore_close(s), 0);
+        remove_below(test_dir);
+    }
 }
 
 /* A filter that cannot be made anew: the old one, and what is counted, stay. */
@@ -524,6 +569,7 @@ int main(int argc, char **argv)
         TEST(test_back_from_buffer),
         TEST(test_order),
         TEST(test_part),
+        TEST(test_slow_refusal),
         TEST(test_no_new_filter),
         TEST(test_long_log),
     };
