@@ -311,7 +311,7 @@ TEST_WITH(test_changed, make_test_dir, remove_test_dir)
 
 enum { LARGE_KEYS = 60, LARGE = 256 << 10 };
 
-static unsigned told[LARGE_KEYS];
+static unsigned walked[LARGE_KEYS];
 
 static int tell(void *opaque, const void *key, size_t key_len, const void *value,
                 size_t value_len, uint64_t expires)
@@ -322,7 +322,7 @@ static int tell(void *opaque, const void *key, size_t key_len, const void *value
     memcpy(&number, key, sizeof number);
     assert_true(number < LARGE_KEYS);
     assert_int_equal(value_len, LARGE);
-    told[number]++;
+    walked[number]++;
     ++*(unsigned *)opaque;
     return 0;
 }
@@ -342,7 +342,7 @@ TEST_WITH(test_walk, make_test_dir, remove_test_dir)
         for (uint32_t key = 0; key < LARGE_KEYS; key++)
             put(s, key, LARGE, 0);
         assert_true(stats_of(s).disk_keys >= (in_memory ? 0 : LARGE_KEYS / 2));
-        memset(told, 0, sizeof told);
+        memset(walked, 0, sizeof walked);
         do {
             unsigned n = 0;
 
@@ -350,7 +350,7 @@ TEST_WITH(test_walk, make_test_dir, remove_test_dir)
             assert_true(n * LARGE <= 1 << 20);
         } while (cursor != 0);
         for (uint32_t key = 0; key < LARGE_KEYS; key++)
-            assert_int_equal(told[key], 1);
+            assert_int_equal(walked[key], 1);
         assert_int_equal(qmstore_clear(s), 0);
         assert_int_equal(stats_of(s).keys, 0);
         assert_int_equal(qmstore_close(s), 0);
