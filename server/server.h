@@ -130,9 +130,13 @@ struct qms_connection {
     struct qms_slot slot;
 };
 
-/* Start and stop (server.c).  The first two return 0, or -1 after nbdkit_error(); then
- * nothing is left to be stopped. */
+/* Start and stop (ready.c, server.c).  The first two return 0, or -1 after
+ * nbdkit_error(); then nothing is left to be stopped. */
 int qms_server_ready(struct qms_server *s, int thread_model);
+/* Makes what takes memory, all at a time, and undoes it: it is made after the fork,
+ * since where memory is not overcommitted a fork would need as much again.  0, or -1
+ * after nbdkit_error(). */
+int qms_server_try_memory(struct qms_server *s);
 int qms_server_start(struct qms_server *s, nbdkit_backend *backend);
 /* No request is in flight.  Ends contexts of connections that were not closed. */
 void qms_server_stop(struct qms_server *s);
