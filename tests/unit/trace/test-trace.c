@@ -3,8 +3,12 @@
 #include "tests/unit/trace/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include "trace/old.h"
 #include "trace/trace.h"
 
 static const char *const names[] = {"t", "t.gz", "t.zst"};
@@ -275,6 +279,37 @@ static mode_t mode_of(const char *name)
 static bool is_there(const char *name)
 {
     return access(files_path(name), F_OK) == 0;
+}
+
+/* Where a file cannot be given to the old one's group, that of the new one gets no
+ * rights which were the old one's. */
+TEST(rights)
+{
+    const struct stat old = {.st_uid = 4001, .st_gid = 4002, .st_mode = S_IFREG | 0664};
+    int fds[2], status;
+
+    if (geteuid() != 0)
+        skip();
+    files_put("t", "", 0);
+    for (unsigned i = 0; i < 2; i++) {
+        fds[i] = open(files_path("t"), O_WRONLY);
+        assert_true(fds[i] >= 0);
+        assert_int_equal(fchown(fds[i], 4001, i == 0 ? 4001 : 4002), 0);
+        switch (fork()) {
+        case 0: /* of that user, and not of the other group */
+            if (setgroups(0, NULL) == 0 && setgid(i == 0 ? 4001 : 4002) == 0 &&
+                setuid(4001) == 0)
+                _exit(qm_old_rights(fds[i], &old));
+            _exit(2);
+        default:
+            assert_true(wait(&status) > 0);
+            assert_true(WIFEXITED(status));
+            assert_int_equal(WEXITSTATUS(status), i);
+        }
+        assert_int_equal(mode_of("t") & 07777, i == 0 ? 0600 : 0664);
+        close(fds[i]);
+    }
+    assert_int_equal(unlink(files_path("t")), 0);
 }
 
 /* What was recorded before is kept under the next free number. */
