@@ -53,12 +53,46 @@ static dev_t disk_of(dev_t device)
     return device;
 }
 
-/* Whether two are the same file, or block devices of which one has the other. */
+/* The file below a loop device or one of its partitions; false: it is none. */
+static bool is_loop(const struct stat *device, struct stat *file)
+{
+    char path[80], *line = NULL;
+    dev_t disk = disk_of(device->st_rdev);
+    size_t size = 0;
+    ssize_t n;
+    FILE *sys;
+    bool found;
+
+    if (!S_ISBLK(device->st_mode))
+        return false;
+    snprintf(path, sizeof path, "/sys/dev/block/%u:%u/loop/backing_file", major(disk),
+             minor(disk));
+    sys = fopen(path, "re");
+    if (!sys)
+        return false;
+    n = getline(&line, &size, sys);
+    if (n > 0 && line[n - 1] == '\n')
+        line[n - 1] = '\0';
+    found = n > 0 && stat(line, file) == 0;
+    free(line);
+    fclose(sys);
+    return found;
+}
+
+/* Whether two are the same file, or block devices of which one has the other, or one is
+ * the file below the other. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
-    if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode))
-        return a->st_rdev == b->st_rdev || disk_of(a->st_rdev) == b->st_rdev ||
-               disk_of(b->st_rdev) == a->st_rdev;
+    struct stat below_a, below_b;
+
+    if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode) &&
+        (a->st_rdev == b->st_rdev || disk_of(a->st_rdev) == b->st_rdev ||
+         disk_of(b->st_rdev) == a->st_rdev))
+        return true;
+    if (is_loop(a, &below_a))
+        a = &below_a;
+    if (is_loop(b, &below_b))
+        b = &below_b;
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
