@@ -36,7 +36,6 @@ uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
 struct family *watch_family(const struct file *f);
 unsigned watch_enter(struct watch *w);
 void watch_leave(struct watch *w, unsigned token);
-void watch_wait(struct watch *w);
 void watch_remove(struct watch *w, struct file *f);
 void watch_forget(struct watch *w, struct family *family);
 

@@ -199,8 +199,9 @@ void Core::retire()
         }
         retired_.memory = retired_.ranges = retired_.spacing = 0;
     }
-    if (!gone.empty())
-        watch_wait(cache->watch());
+    /* Waits for late readers, too. */
+    for (auto &family : gone)
+        watch_forget(cache->watch(), family->counts);
 }
 
 void Core::read(unsigned family, const void *key, size_t len)

@@ -424,11 +424,6 @@ void watch_leave(struct watch *w, unsigned token)
     epoch_leave(&w->epoch, token);
 }
 
-void watch_wait(struct watch *w)
-{
-    epoch_wait(&w->epoch);
-}
-
 void watch_tick(struct watch *w, struct family *family, double window)
 {
     pthread_mutex_lock(&w->lock);

@@ -73,15 +73,14 @@ uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
 const struct keys *watch_firsts(const struct file *f, uint32_t *n);
 struct family *watch_family(const struct file *f);
 
-/* Between them a pointer that watch_wait() waits for may be used. */
+/* Between them a pointer may be used that watch_forget() waits for. */
 unsigned watch_enter(struct watch *w);
 void watch_leave(struct watch *w, unsigned token);
-/* Waits for all that are between them, or in watch_look(). */
-void watch_wait(struct watch *w);
 
 /* The file is gone. */
 void watch_remove(struct watch *w, struct file *f);
-/* All files of a family are forgotten. */
+/* All files of a family are forgotten.  Waits for all that are in watch_look(), or
+ * between the two above. */
 void watch_forget(struct watch *w, struct family *family);
 
 /* Ends an interval: look-ups of known files become reads of key ranges, and what became
