@@ -17,7 +17,8 @@
 #include "tier/format.h"
 #include "tier/io.h"
 
-#define LOOK (128 << 10) /* bytes of a device that are looked at */
+#define LOOK  (128 << 10) /* bytes of a device that are looked at */
+#define LOOPS 4 /* loop devices of files on loop devices that are looked through */
 
 /* Beside the errors of the system. */
 enum { SERVED = -1, OTHER_FILE = -2, OTHER_DEVICE = -3 };
@@ -80,20 +81,27 @@ static bool is_loop(const struct stat *device, struct stat *file)
 }
 
 /* Whether two are the same file, or block devices of which one has the other, or one is
- * the file below the other. */
+ * below the other, at most that many loop devices deep. */
+static bool is_below(const struct stat *a, const struct stat *b, unsigned depth)
+{
+    struct stat below;
+
+    if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode)) {
+        dev_t disk = disk_of(a->st_rdev);
+
+        /* Of two partitions of a disk, neither has the other. */
+        if (disk == disk_of(b->st_rdev))
+            return a->st_rdev == b->st_rdev || a->st_rdev == disk || b->st_rdev == disk;
+    } else if (!S_ISBLK(a->st_mode) && !S_ISBLK(b->st_mode)) {
+        return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+    }
+    return depth > 0 && ((is_loop(a, &below) && is_below(&below, b, depth - 1)) ||
+                         (is_loop(b, &below) && is_below(a, &below, depth - 1)));
+}
+
 static bool is_same(const struct stat *a, const struct stat *b)
 {
-    struct stat below_a, below_b;
-
-    if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode) &&
-        (a->st_rdev == b->st_rdev || disk_of(a->st_rdev) == b->st_rdev ||
-         disk_of(b->st_rdev) == a->st_rdev))
-        return true;
-    if (is_loop(a, &below_a))
-        a = &below_a;
-    if (is_loop(b, &below_b))
-        b = &below_b;
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+    return is_below(a, b, LOOPS);
 }
 
 /* Whether this process has the file open, by another descriptor than fd: the layers
