@@ -4,11 +4,12 @@
  * qm-rowcache.
  *
  *   rowcache-load WAY WORKLOAD DATABASE-SOCKET CACHE-SOCKET CLIENTS SECONDS THINK-US
- *                 READS-PERCENT SCALE SEED ACCESSES
+ *                 READS-PERCENT SCALE SEED ACCESSES RATE
  *
  * WAY is none, redis or rowcache.  Each client is a thread with a connection to each of
  * the two, and does one thing after the other.  What it does depends on the seed alone;
- * it ends when SECONDS have passed, or, if it is not 0, after ACCESSES.
+ * it ends when SECONDS have passed, or, if it is not 0, after ACCESSES.  RATE, if it is
+ * not 0, is of all clients together, and takes the place of THINK-US.
  * A row that is not in Redis is read from MariaDB, and set there for LIFE seconds; one
  * that was written is deleted there.
  *
@@ -33,6 +34,7 @@ unsigned scale, reads_percent;
 static const char *way, *database, *cache;
 static const struct workload *workload;
 static unsigned clients, seconds, think_us;
+static bool paced; /* a pause ends think_us after the last one should have */
 static uint64_t seed, end_ns, most; /* accesses of a client; 0: any number */
 
 static void die(const char *what, const char *why)
@@ -47,6 +49,16 @@ static uint64_t now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* When an access begins: the first one after a pause of --rate, when the pause was to
+ * end, so that it has waited for an earlier one that took longer. */
+static uint64_t begin(struct client *c)
+{
+    uint64_t at = c->since ? c->since : now_ns();
+
+    c->since = 0;
+    return at;
 }
 
 /* splitmix64 */
@@ -151,7 +163,7 @@ static bool select_row(struct client *c, const char *table, uint64_t id, char *t
 void read_row(struct client *c, const char *table, uint64_t id)
 {
     char key[64], text[2048], life[12];
-    uint64_t began = now_ns(), took;
+    uint64_t began = begin(c), took;
     int r;
 
     snprintf(key, sizeof key, "%s:%" PRIu64, table, id);
@@ -180,7 +192,7 @@ void read_row(struct client *c, const char *table, uint64_t id)
 void write_row(struct client *c, const char *table, uint64_t id)
 {
     char query[128], key[64];
-    uint64_t began = now_ns(), took;
+    uint64_t began = begin(c), took;
 
     snprintf(query, sizeof query, "UPDATE %s SET v = v + 1 WHERE id = %" PRIu64, table,
              id);
@@ -206,10 +218,17 @@ void think(struct client *c)
 {
     double u = ((double)draw(c, UINT64_C(1) << 32) + 1) / 4294967297.0;
     uint64_t ns = (uint64_t)(-log(u) * think_us * 1000);
-    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    struct timespec t;
 
-    if (think_us > 0)
+    if (paced)
+        ns += c->due ? c->due : now_ns();
+    t = (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    if (paced) {
+        c->due = c->since = ns;
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    } else if (think_us > 0) {
         nanosleep(&t, NULL);
+    }
 }
 
 static void *run(void *opaque)
@@ -308,7 +327,7 @@ int main(int argc, char **argv)
     uint64_t hits = 0, selects = 0, began, ended;
     bool daemon;
 
-    if (argc != 12)
+    if (argc != 13)
         die("usage", "see rowcache-load.c");
     way = argv[1];
     for (workload = workloads; workload->name && strcmp(workload->name, argv[2]) != 0;)
@@ -324,6 +343,9 @@ int main(int argc, char **argv)
     scale = number(argv[9]);
     seed = number(argv[10]);
     most = number(argv[11]);
+    paced = number(argv[12]) > 0;
+    if (paced)
+        think_us = (unsigned)(clients * UINT64_C(1000000) / number(argv[12]));
     daemon = strcmp(way, "rowcache") == 0;
     all = calloc(clients, sizeof *all);
     if (!all || mysql_library_init(0, NULL, NULL) != 0)

@@ -17,6 +17,8 @@ struct client {
     char in[65536];
     size_t length; /* of the last bulk reply */
     unsigned table;
+    uint64_t due;   /* ns; with --rate, when its last pause was to end; 0: none yet */
+    uint64_t since; /* the same until an access has begun; 0 */
     uint64_t reads, hits, selects, writes, errors;
     float *us, *write_us; /* of the reads, and of the writes */
 };
