@@ -39,8 +39,13 @@ struct slot {
 #define SILENCE_MS 10000
 #define IN_VAIN_MS 500 /* an agent that is not there, or refuses, takes less */
 
-static _Atomic uint64_t *silent; /* until when nobody looks for the agent, in ms; 0 */
-static struct slot *slots; /* MaxBackends; NULL: there is no shared memory of ours */
+struct shared {
+    _Atomic uint64_t silent; /* until when nobody looks for the agent, in ms; 0 */
+    struct slot slots[];     /* MaxBackends */
+};
+
+static _Atomic uint64_t *silent; /* as slots */
+static struct slot *slots;       /* NULL: there is no shared memory of ours */
 static struct qm_counts own;
 
 static shmem_request_hook_type next_request;
@@ -48,8 +53,8 @@ static shmem_startup_hook_type next_startup;
 
 static Size bytes(void)
 {
-    return (Size)MaxBackends * sizeof(struct slot) + sizeof(struct slot) +
-           _Alignof(struct slot);
+    return sizeof(struct shared) + (Size)MaxBackends * sizeof(struct slot) +
+           _Alignof(struct shared);
 }
 
 static void request(void)
@@ -63,6 +68,7 @@ static void startup(void)
 {
     bool found;
     void *memory;
+    struct shared *shared;
 
     if (next_startup)
         next_startup();
@@ -70,8 +76,9 @@ static void startup(void)
     memory = ShmemInitStruct("quickmine", bytes(), &found);
     if (!found)
         memset(memory, 0, bytes());
-    slots = (struct slot *)TYPEALIGN(_Alignof(struct slot), memory);
-    silent = &slots[MaxBackends].shown;
+    shared = (struct shared *)TYPEALIGN(_Alignof(struct shared), memory);
+    slots = shared->slots;
+    silent = &shared->silent;
     LWLockRelease(AddinShmemInitLock);
 }
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-process.c - a store in a program that does what programs do: it changes its
- * working directory, forks, and waits for
- * signals.
- *
- *   store-process [TEST] */
+ * working directory, forks, and waits for signals. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+
+#include "tests/harness.h"
 
 #include "testing.h"
 
@@ -34,7 +33,7 @@ static void put_all(struct qmstore *s, uint32_t keys)
 
 /* Berkeley DB makes new files of its log, and a scratch store a new disk, where the
  * store was opened. */
-static void test_directory_changes(void **state)
+TEST_WITH(test_directory_changes, make_test_dir, remove_test_dir)
 {
     static const uint32_t keys[] = {3000, 20000, 1000}; /* more than a log of 16 MiB */
     char before[4096], err[400];
@@ -62,7 +61,7 @@ static void test_directory_changes(void **state)
 }
 
 /* A child that does something else, and lives longer than the store was open. */
-static void test_child_lives_on(void **state)
+TEST_WITH(test_child_lives_on, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config(test_dir);
     struct qmstore *s = open_ok(&c);
@@ -114,7 +113,7 @@ static uint64_t mask_of_other(void)
 }
 
 /* The store's thread takes none of them, and the caller's mask stays. */
-static void test_signals(void **state)
+TEST_WITH(test_signals, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config(test_dir);
     struct qmstore *s = open_ok(&c);
@@ -127,18 +126,4 @@ static void test_signals(void **state)
     assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &own), 0);
     assert_false(sigismember(&own, SIGTERM));
     assert_int_equal(qmstore_close(s), 0);
-}
-
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_directory_changes),
-        TEST(test_child_lives_on),
-        TEST(test_signals),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
