@@ -406,13 +406,25 @@ static int write_buffer(struct partition *p)
     return r != 0 && store_scratch_takes(p, r) ? 0 : r;
 }
 
+void store_disk_answered(struct partition *p, uint64_t began, int r)
+{
+    uint64_t now = store_ticks();
+
+    if (r != 0 && now - began >= SLOW_MS)
+        p->rests_until = now + REST_MS;
+}
+
+bool store_disk_rests(const struct partition *p)
+{
+    return p->disk_error != 0 && store_ticks() < p->rests_until;
+}
+
 int store_buffer_write(struct partition *p)
 {
-    uint64_t began = store_ticks(), now;
+    uint64_t began = store_ticks();
     int r = write_buffer(p);
 
-    if (r != 0 && (now = store_ticks()) - began >= SLOW_MS)
-        p->rests_until = now + REST_MS;
+    store_disk_answered(p, began, r);
     return r;
 }
 
@@ -420,7 +432,5 @@ int store_buffer_make_room(struct partition *p)
 {
     if (!store_buffer_is_full(p))
         return 0;
-    if (p->disk_error != 0 && store_ticks() < p->rests_until)
-        return p->disk_error;
-    return store_buffer_write(p);
+    return store_disk_rests(p) ? p->disk_error : store_buffer_write(p);
 }

@@ -374,7 +374,11 @@ void store_buffer_add(struct partition *p, struct entry *e);    /* takes it over
 void store_buffer_remove(struct partition *p, struct entry *e); /* gives it back */
 int store_buffer_write(struct partition *p);                    /* all of it */
 int store_buffer_make_room(struct partition *p); /* writes it if it is full */
-int store_filter_make(struct partition *p);      /* from what is on disk */
+/* The layer, asked at that time of store_ticks(), said r: if it refused slowly, it
+ * rests for a while, and is not to be asked. */
+void store_disk_answered(struct partition *p, uint64_t began, int r);
+bool store_disk_rests(const struct partition *p);
+int store_filter_make(struct partition *p); /* from what is on disk */
 
 /* scratch.c.  Removes all partitions; the directory stays a store's. */
 int store_scratch_remove(int dir);

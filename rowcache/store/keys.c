@@ -74,6 +74,12 @@ static uint64_t slack(const struct partition *p)
     return bytes < LOG_SLACK_MOST ? bytes : LOG_SLACK_MOST;
 }
 
+/* One that writes the buffer and syncs the layer: not while that rests. */
+static int checkpoint(struct partition *p)
+{
+    return store_disk_rests(p) ? p->disk_error : store_checkpoint(p);
+}
+
 /* A log that failed, or has grown long, is begun anew.  The lock is held. */
 static int make_log_ready(struct partition *p)
 {
@@ -84,9 +90,9 @@ static int make_log_ready(struct partition *p)
         return 0;
     store_log_look(&p->log, &log);
     if (log.error != 0)
-        return store_checkpoint(p);
+        return checkpoint(p);
     /* If the disk refuses, the log goes on; for a while. */
-    if (log.offset <= 2 * log.live + slack(p) || (r = store_checkpoint(p)) == 0)
+    if (log.offset <= 2 * log.live + slack(p) || (r = checkpoint(p)) == 0)
         return 0;
     return log.offset > 8 * (log.live + slack(p)) ? r : 0;
 }

@@ -63,8 +63,12 @@ int store_checkpoint(struct partition *p)
      * is in the write buffer, too. */
     if (log.error == 0)
         r = store_buffer_write(p);
-    if (r == 0)
+    if (r == 0) {
+        uint64_t began = store_ticks();
+
         r = p->disk_error = p->disk_ops->checkpoint(p->disk);
+        store_disk_answered(p, began, r);
+    }
     return r ? r : store_log_restart(&p->log, append_memory, p);
 }
 

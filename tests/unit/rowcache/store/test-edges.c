@@ -384,7 +384,8 @@ static void test_back_from_buffer(void **state)
 static const struct disk_ops *below;
 static unsigned in_order;
 static int fails;              /* a batch in its middle, and each walk */
-static unsigned failed, takes; /* batches; ms for each */
+static int sync_fails;         /* a checkpoint */
+static unsigned failed, takes; /* batches and checkpoints; ms for each */
 
 static int checked_apply(struct disk *d, const struct disk_record *changes, size_t n)
 {
@@ -406,6 +407,15 @@ static int failing_walk(struct disk *d, const struct disk_name *from, disk_visit
     return fails ? fails : below->walk(d, from, visit, opaque);
 }
 
+static int failing_checkpoint(struct disk *d)
+{
+    if (sync_fails == 0)
+        return below->checkpoint(d);
+    failed++;
+    ticks += takes;
+    return sync_fails;
+}
+
 static struct qmstore *open_checked(const struct qmstore_config *c)
 {
     static struct disk_ops checked;
@@ -415,9 +425,10 @@ static struct qmstore *open_checked(const struct qmstore_config *c)
     checked = *below;
     checked.apply = checked_apply;
     checked.walk = failing_walk;
+    checked.checkpoint = failing_checkpoint;
     s->partitions[0].disk_ops = &checked;
     in_order = failed = takes = 0;
-    fails = 0;
+    fails = sync_fails = 0;
     return s;
 }
 
@@ -484,6 +495,7 @@ static void test_slow_refusal(void **state)
         takes = slow ? 4000 : 10;
         for (uint32_t key = 0; key < KEYS; key++) {
             assert_int_equal(qmstore_put(s, &key, sizeof key, value, SIZE, 0), ENOSPC);
+            assert_int_equal(qmstore_delete(s, &key, sizeof key), ENOSPC);
             assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
         }
         assert_true(slow ? failed == 1 : failed >= KEYS);
@@ -494,6 +506,46 @@ static void test_slow_refusal(void **state)
         put(s, KEYS, SIZE);
         assert_int_equal(stats_of(s).error, 0);
         assert_int_equal(stats_of(s).keys, KEYS + 1);
+        assert_int_equal(qmstore_close(s), 0);
+        remove_below(test_dir);
+    }
+}
+
+/* The same of one that refuses when the log is to begin anew: what the write buffer
+ * has, or to sync. */
+static void test_slow_checkpoint(void **state)
+{
+    enum { PUTS = 20 };
+
+    for (unsigned i = 0; i < 4; i++) {
+        const bool slow = i % 2, syncs = i / 2;
+        struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
+        struct qmstore *s;
+        uint32_t key = 1, other = 2;
+
+        c.log_buffer = 0;
+        s = open_checked(&c);
+        s->config.memory = 4 << 10; /* of which the log's length depends */
+        put(s, other, SIZE);
+        s->partitions[0].memory = 0;
+        put(s, key, SIZE); /* the other goes to the write buffer */
+        assert_int_not_equal(s->partitions[0].buffer.count, 0);
+        *(syncs ? &sync_fails : &fails) = ENOSPC;
+        takes = slow ? 4000 : 10;
+        while (failed == 0)
+            put(s, key, SIZE);
+        for (unsigned n = 1; n < PUTS; n++) {
+            put(s, key, SIZE);
+            assert_int_equal(failed, slow ? 1 : n + 1);
+        }
+        assert_int_equal(stats_of(s).error, ENOSPC);
+        ticks += slow ? 10000 : 0;
+        put(s, key, SIZE);
+        assert_int_equal(failed, slow ? 2 : PUTS + 1);
+        fails = sync_fails = 0;
+        assert_int_equal(qmstore_close(s), 0); /* asks at once */
+        s = open_ok(&c);
+        assert_int_equal(stats_of(s).keys, 2);
         assert_int_equal(qmstore_close(s), 0);
         remove_below(test_dir);
     }
@@ -570,6 +622,7 @@ int main(int argc, char **argv)
         TEST(test_order),
         TEST(test_part),
         TEST(test_slow_refusal),
+        TEST(test_slow_checkpoint),
         TEST(test_no_new_filter),
         TEST(test_long_log),
     };
