@@ -60,9 +60,12 @@ enum {
 #define LATE_RATE 0.02f /* how fast the number of steps follows, a block */
 
 /* Of the threshold by which the device's reads are kept few, where the caller knows the
- * price of a read: the rest of it is for the block's place in the cache.  Found by
- * trying, in virtual time, where a half and a fifth of it do as well. */
-#define PLACE 0.3f
+ * price of a read: the rest of it is for the block's place in the cache.  Of a block
+ * that is steps further on, more of it: that one can mostly wait for the next read,
+ * after which it is nearer, and better known.  Found by trying, in virtual time, where
+ * .2 and .4 do as well for the next block; .75 for others makes them late. */
+#define PLACE         0.3f
+#define PLACE_FURTHER 0.5f
 
 _Static_assert((int)QM_OWNERS == QM_MARKOV_OWNERS, "the same numbers");
 
@@ -106,9 +109,10 @@ struct step {
 struct search {
     struct ppm *q;
     const struct qm_stream *stream;
-    unsigned depth;  /* how far ahead */
-    float threshold; /* how probable the use of a block must be */
-    unsigned n;      /* steps; the first is the stream's last block */
+    unsigned depth; /* how far ahead */
+    /* How probable the use of the next block must be, and of one further on. */
+    float threshold, further;
+    unsigned n; /* steps; the first is the stream's last block */
     struct step steps[STEPS_MAX];
     struct qm_candidate *out;
     unsigned found, max;
@@ -311,7 +315,7 @@ static void propose(struct search *s, const struct step *from,
                     struct qm_features *features)
 {
     struct qm_confidence *confidence = s->q->confidence;
-    float threshold = s->threshold;
+    float threshold = from->depth == 0 ? s->threshold : s->further;
     uint64_t weights = qm_confidence_weights(features);
     float probability = s->q->ablate & QM_ABLATE_CONFIDENCE
                             ? from->probability * features->count /
@@ -426,16 +430,17 @@ static void set_accuracy(struct ppm *q)
 
 /* How probable the use of a block must be: for it to be worth its place in the cache,
  * which the confidence knows, and its read, which the caller may. */
-static float threshold(const struct ppm *q)
+static void set_thresholds(const struct ppm *q, struct search *s)
 {
     float own = q->ablate & QM_ABLATE_THRESHOLD
                     ? FIXED_THRESHOLD
                     : qm_confidence_threshold(q->confidence);
     float least = q->threshold ? q->threshold(q->opaque) : QM_PRICE_UNKNOWN;
+    float place = least >= 0 ? PLACE * own : own;
+    float further = least >= 0 ? PLACE_FURTHER * own : own;
 
-    if (least >= 0)
-        own *= PLACE;
-    return own > least ? own : least;
+    s->threshold = place > least ? place : least;
+    s->further = further > least ? further : least;
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
@@ -447,7 +452,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     if (!stream->fresh || qm_confidence_sleeps(s.q->confidence))
         return 0;
     set_accuracy(s.q);
-    s.threshold = threshold(s.q);
+    set_thresholds(s.q, &s);
     s.depth = s.q->ablate & QM_ABLATE_LOOKAHEAD
                   ? 1
                   : (unsigned)(atomic_load_explicit(&s.q->depth, memory_order_relaxed) +

@@ -119,6 +119,50 @@ TEST(test_pace)
     p->ops->destroy(p);
 }
 
+static float price(void *opaque)
+{
+    return *(const float *)opaque;
+}
+
+/* Where the price of a read is known, what is further on must be more probable than
+ * what is next: here a fifth is enough for the latter alone, unless the price is more.
+ */
+TEST(test_further)
+{
+    static const uint64_t often[] = {10, 25, 99}, seldom[] = {10, 25, 13};
+    static const struct {
+        float price;
+        bool next;
+    } cases[] = {{0, true}, {.1f, true}, {.22f, false}, {QM_PRICE_UNKNOWN, false}};
+    struct qm_mining_config config;
+    float now;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.rules_memory = MIB;
+    config.ablate = QM_ABLATE_CONFIDENCE | QM_ABLATE_THRESHOLD;
+    config.threshold = price;
+    config.opaque = &now;
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct qm_prefetcher *p;
+        struct asked asked;
+
+        assert_int_equal(
+            qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err), 0);
+        now = cases[i].price;
+        for (unsigned n = 0; n < 4; n++)
+            read_all(p, often, 3);
+        read_all(p, seldom, 3);
+        asked = read_all(p, seldom, 1);
+        assert_true(asked_for(asked, 25) && asked_for(asked, 99));
+        assert_false(asked_for(asked, 13));
+        asked = read_all(p, seldom, 2);
+        assert_true(asked_for(asked, 99));
+        assert_int_equal(asked_for(asked, 13), cases[i].next);
+        p->ops->destroy(p);
+    }
+}
+
 /* No more than there is room for. */
 TEST(test_room)
 {
