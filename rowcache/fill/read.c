@@ -87,6 +87,9 @@ static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
     mysql_options(mysql, MYSQL_INIT_COMMAND,
                   "SET sql_mode = '', time_zone = '+00:00', autocommit = 1,"
                   " sql_select_limit = DEFAULT, old_mode = ''");
+    /* What is read uncommitted, and rolled back, never gets into the binary log. */
+    mysql_options(mysql, MYSQL_INIT_COMMAND,
+                  "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
     qm_tls_set(mysql, &s->tls);
 }
 
