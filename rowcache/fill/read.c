@@ -83,10 +83,12 @@ static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
     mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &seconds);
     mysql_options(mysql, MYSQL_OPT_RECONNECT, &no);
     mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    /* The key's text is computed from these, as the follower does. */
+    /* The key's text is computed from these, as the follower does.  NAMES: init_connect
+     * or a server that does not listen to clients may have chosen others. */
     mysql_options(mysql, MYSQL_INIT_COMMAND,
-                  "SET sql_mode = '', time_zone = '+00:00', autocommit = 1,"
-                  " sql_select_limit = DEFAULT, old_mode = ''");
+                  "SET NAMES utf8mb4, sql_mode = '', time_zone = '+00:00',"
+                  " autocommit = 1, sql_select_limit = 18446744073709551615,"
+                  " old_mode = ''");
     /* What is read uncommitted, and rolled back, never gets into the binary log. */
     mysql_options(mysql, MYSQL_INIT_COMMAND,
                   "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");

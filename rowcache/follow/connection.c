@@ -38,6 +38,12 @@ static void set_options(MYSQL *mysql, const struct qm_follow_settings *settings,
     mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &silence);
     mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet);
     mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    /* Whatever the server, or its init_connect, gives to sessions: what is asked of
+     * tables is to be whole, and the one who asks may be silent for long. */
+    mysql_options(mysql, MYSQL_INIT_COMMAND,
+                  "SET NAMES utf8mb4, sql_mode = '',"
+                  " sql_select_limit = 18446744073709551615, max_statement_time = 0,"
+                  " wait_timeout = 2147483");
     qm_tls_set(mysql, &settings->tls);
 }
 

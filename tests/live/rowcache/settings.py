@@ -44,6 +44,31 @@ def uncommitted():
     assert row(client, "item:1")["v"] == 1
 
 
-for test in (uncommitted,):
+def after(client, statements):
+    """The client sees what they have changed."""
+    client("WAITGTID", sql(f"{statements}; SELECT @@gtid_binlog_pos"))
+    kept(client, "item:2")  # from now on it is given what is kept
+
+
+def names():
+    """Keys, values and labels are UTF-8, whatever sessions have by init_connect."""
+    client = resp.Client(PATH)
+    assert row(client, "text:Grüße") == {"k": "Grüße", "v": "😀"}
+    for k in "äö":
+        kept(client, f"label:{k}")
+        after(client, f"UPDATE shop.label SET v = 2 WHERE k = '{k}'")
+        assert row(client, f"label:{k}")["v"] == 2
+
+
+def whole():
+    """What is asked of tables is not cut off: each table that a foreign key changes is known."""
+    client = resp.Client(PATH)
+    for key, parent in (("a:1", 1), ("b:1", 2)):
+        kept(client, key)
+        after(client, f"DELETE FROM shop.parent WHERE id = {parent}")
+        assert row(client, key) is None, key
+
+
+for test in (uncommitted, names, whole):
     test()
     print(test.__name__, file=sys.stderr)
