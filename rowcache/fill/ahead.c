@@ -299,7 +299,7 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
     plan = qm_fill_is_behind(w, job) ? NULL : qm_fill_plan(w, job, &token);
     began = qm_rows_now();
     worked = qm_fill_work(); /* a plan is loaded once, and says nothing of rows */
-    if (plan && plan->column[0].integer)
+    if (plan && plan->column[0].integer && plan->lasting)
         ahead->failed = ahead->describe ? !describe(w, job, ahead, plan)
                                         : !read_rows(w, job, ahead, plan);
     ahead->us = (double)(qm_rows_now() - began) / 1000;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static void add(struct qm_text *text, const char *words)
 {
@@ -61,6 +62,56 @@ static void describe(struct qm_plan_column *column, MYSQL_ROW row)
     column->bytes = is_one_of(row[1], bytes);
 }
 
+/* Whether the binary log tells of each change of the table's rows.  Other engines show
+ * rows that are elsewhere, or in other tables (MERGE); and MariaDB changes tables of
+ * its own without a word of their rows (GRANT). */
+static bool is_logged(const char *schema, const char *engine)
+{
+    static const char *const engines[] = {"InnoDB",    "MyISAM",  "Aria",
+                                          "MEMORY",    "ARCHIVE", "ROCKSDB",
+                                          "BLACKHOLE", "TokuDB",  NULL};
+
+    return engine && is_one_of(engine, engines) && strcasecmp(schema, "mysql") != 0;
+}
+
+/* Whether a virtual column is a function of its row alone.  A word that is no call, as
+ * in a string, does no harm: the rows are not kept. */
+static bool is_steady(const char *expression)
+{
+    static const char *const calls[] = {"curdate(",
+                                        "current_date",
+                                        "curtime(",
+                                        "current_time",
+                                        "now(",
+                                        "localtime",
+                                        "sysdate(",
+                                        "utc_date",
+                                        "utc_time",
+                                        "unix_timestamp",
+                                        "rand(",
+                                        "random_bytes(",
+                                        "uuid",
+                                        "guid(",
+                                        "user(",
+                                        "current_user",
+                                        "current_role",
+                                        "database(",
+                                        "schema(",
+                                        "version(",
+                                        "connection_id(",
+                                        "last_insert_id",
+                                        "found_rows(",
+                                        "row_count(",
+                                        "encrypt(",
+                                        "@",
+                                        NULL};
+
+    for (const char *const *call = calls; *call; call++)
+        if (!expression || strcasestr(expression, *call))
+            return false;
+    return true;
+}
+
 unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_size)
 {
     struct qm_text text = {0};
@@ -72,10 +123,16 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     /* MariaDB opens this table alone where its names are constants in WHERE; for a join
      * it opens all tables, also if they are constants in ON.  LIMIT keeps the inner
      * SELECT from becoming a join. */
+    add(&text, "SELECT s.COLUMN_NAME, c.DATA_TYPE, s.SUB_PART, c.EXTRA,"
+               " c.GENERATION_EXPRESSION, (SELECT ENGINE FROM information_schema.TABLES"
+               " WHERE TABLE_SCHEMA = ");
+    add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
+    add(&text, " AND TABLE_NAME = ");
+    add_escaped(&text, mysql, plan->table, strlen(plan->table));
     add(&text,
-        "SELECT s.COLUMN_NAME, c.DATA_TYPE, s.SUB_PART FROM"
-        " information_schema.COLUMNS c LEFT JOIN (SELECT COLUMN_NAME, SUB_PART,"
-        " SEQ_IN_INDEX FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ");
+        " LIMIT 1) FROM information_schema.COLUMNS c LEFT JOIN (SELECT COLUMN_NAME,"
+        " SUB_PART, SEQ_IN_INDEX FROM information_schema.STATISTICS WHERE TABLE_SCHEMA "
+        "= ");
     add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
     add(&text, " AND TABLE_NAME = ");
     add_escaped(&text, mysql, plan->table, strlen(plan->table));
@@ -95,6 +152,7 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     add_escaped(&text, mysql, plan->table, strlen(plan->table));
     add(&text, " ORDER BY s.SEQ_IN_INDEX");
     plan->count = 0;
+    plan->lasting = true;
     plan->state = QM_PLAN_LOADED;
     if (text.failed ||
         mysql_real_query(mysql, text.bytes, (unsigned long)text.length) != 0 ||
@@ -105,6 +163,9 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     qm_text_free(&text);
     while ((row = mysql_fetch_row(result))) {
         there = true;
+        if (!is_logged(plan->schema, row[5]) ||
+            (row[3] && strstr(row[3], "VIRTUAL") && !is_steady(row[4])))
+            plan->lasting = false;
         if (!row[0])
             continue;
         if (row[2] || plan->count == QM_NAME_PARTS) { /* a part of a column */

@@ -26,6 +26,7 @@ struct qm_plan {
         QM_PLAN_PREPARED,
         QM_PLAN_IMMEDIATE, /* it has no statement: each read sends it */
     } state;
+    bool lasting; /* its rows are what they were until the binary log says otherwise */
     unsigned count; /* 0: it has no such key */
     struct qm_plan_column column[QM_NAME_PARTS];
 };

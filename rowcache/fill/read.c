@@ -561,7 +561,7 @@ void qm_fill_read(struct worker *w, struct qm_fill_job *job)
         job->outcome = QM_FILL_ERROR;
         return;
     }
-    if (storable && name->index[0] == '\0')
+    if (storable && plan->lasting && name->index[0] == '\0')
         job->kept =
             qm_rows_put(fill->rows, &token, name->key, name->length,
                         job->outcome == QM_FILL_ROW ? QM_ROWS_ROW : QM_ROWS_ABSENT,

@@ -122,9 +122,38 @@ def steady():
     client.kept("s.t:1")
     sql("UPDATE s.t SET v=4")
     until("an update is seen", lambda: Client().row("s.t:1")["v"] == 4)
+    unlogged()
     monotonic()
     before_commit()
     lag()
+
+
+def unlogged():
+    """Rows that become others without a word in the log are read each time."""
+    client = Client()
+    sql("""CREATE OR REPLACE TABLE s.clock (id INT PRIMARY KEY,
+            v VARCHAR(40) AS (CURRENT_TIMESTAMP(6)) VIRTUAL); INSERT INTO s.clock (id) VALUES (1);
+        CREATE OR REPLACE TABLE s.steady (id INT PRIMARY KEY, v INT AS (id + 1) VIRTUAL);
+        INSERT INTO s.steady (id) VALUES (1);
+        CREATE OR REPLACE TABLE s.part (id INT PRIMARY KEY, v INT) ENGINE=MyISAM;
+        CREATE OR REPLACE TABLE s.whole (id INT PRIMARY KEY, v INT) ENGINE=MERGE UNION=(s.part);
+        INSERT INTO s.part VALUES (1, 1); CREATE OR REPLACE USER other@localhost""")
+    client("WAITGTID", position())
+    expect("a virtual column", client.kept("s.steady:1")["v"], 2)
+    client.kept("s.part:1")
+    for key, what, statements in (
+            ("s.clock:1", "a virtual column with the time", "DO 0"),
+            ("s.whole:1", "a row of another table", "UPDATE s.part SET v=2"),
+            ("mysql.global_priv:localhost:other", "a right", "GRANT PROCESS ON *.* TO other@localhost")):
+        before = client.row(key)
+        for _ in range(3): # by then it would be kept
+            client.kept("s.t:1")
+            before = client.row(key)
+        sql(statements)
+        client("WAITGTID", position())
+        client.kept("s.t:1") # from now on it is given what is kept
+        if client.row(key) == before:
+            fail(f"unlogged: {what}: {before} is kept")
 
 
 def monotonic():
