@@ -291,6 +291,9 @@ def statements(follower, image):
     safe("a comment before", "/* who: me */ TRUNCATE /* all */ TABLE s . plain -- end")
     safe("an executable comment", "INSERT INTO s.t VALUES (5,50,'',0); /*!50000 TRUNCATE s.t */")
     safe("statements", "SET SESSION binlog_format='STATEMENT'; INSERT INTO s.t VALUES (5,51,'',0)")
+    safe("a statement that ANALYZE carries out", "SET SESSION binlog_format='STATEMENT'; "
+         "ANALYZE FORMAT=JSON UPDATE s.t SET v='analyzed'")
+    step(follower, f"{image}: ANALYZE of a table", "ANALYZE TABLE s.t", rows_only=True, changes=False)
     sql("CREATE OR REPLACE TABLE s.log (id INT AUTO_INCREMENT PRIMARY KEY, v INT); "
         "CREATE TRIGGER s.told AFTER INSERT ON s.t FOR EACH ROW INSERT INTO s.log VALUES (0, 1)")
     TABLES["s.log"] = [text("id")]
