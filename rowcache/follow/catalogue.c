@@ -100,7 +100,18 @@ void qm_catalogue_defined(struct qm_catalogue *catalogue, const char *schema,
     }
 }
 
-/* The labels of "enum('a','b''c')". */
+/* What is behind a backslash; a label with a zero has no text. */
+static bool unescape(char *c)
+{
+    static const char escaped[] = "nrZ", plain[] = "\n\r\032";
+    const char *found = strchr(escaped, *c);
+
+    if (found && *c)
+        *c = plain[found - escaped];
+    return *c != '0';
+}
+
+/* The labels of "enum('a','b''c','d\\e')", as MariaDB prints them. */
 static bool read_labels(struct qm_key_column *column, const char *type)
 {
     const char *at = strchr(type, '(');
@@ -115,9 +126,14 @@ static bool read_labels(struct qm_key_column *column, const char *type)
             return false;
         column->labels[column->labels_count++] = label;
         for (at++; *at && (*at != '\'' || at[1] == '\''); at++) {
-            if (*at == '\'')
+            bool escape = *at == '\\' && at[1];
+
+            if (*at == '\'' || escape)
                 at++;
-            *to++ = *at;
+            *to = *at;
+            if (escape && !unescape(to))
+                return false;
+            to++;
         }
         *to = '\0';
         at += *at == '\'';
@@ -188,7 +204,9 @@ static bool add_column(struct entry *entry, MYSQL_ROW row)
     key->print = print_of(row[1], row[2], row[3]);
     if (place > table->key_count)
         table->key_count = (unsigned)place;
-    return key->print != QM_PRINT_LABELS || read_labels(key, row[2]);
+    if (key->print == QM_PRINT_LABELS && !read_labels(key, row[2]))
+        key->print = QM_PRINT_UNSURE;
+    return true;
 }
 
 static bool load(struct entry *entry, struct qm_connection *connection, char *why)
