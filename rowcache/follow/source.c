@@ -82,7 +82,10 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
     static const char statement[] =
         "SELECT @@log_bin, @@binlog_checksum = 'CRC32', @@lower_case_table_names,"
         " VERSION(), @@log_slave_updates, @@gtid_slave_pos, VARIABLE_VALUE,"
-        " CONNECTION_ID(), @@server_id"
+        " CONNECTION_ID(), @@server_id,"
+        " (SELECT COUNT(*) FROM information_schema.GLOBAL_VARIABLES WHERE"
+        " VARIABLE_NAME = 'WSREP_ON' AND VARIABLE_VALUE = 'ON' OR"
+        " VARIABLE_NAME = 'WSREP_PROVIDER' AND VARIABLE_VALUE NOT IN ('none', ''))"
         " FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
     MYSQL_RES *result = qm_connection_ask(&follow->catalogue, statement, why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
@@ -97,6 +100,10 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
         snprintf(why, QM_WHY,
                  "the server is a replica that does not log what it applies: put"
                  " log_slave_updates under [mysqld]");
+    else if (row && strcmp(row[4], "1") != 0 && row[9] && strcmp(row[9], "2") == 0)
+        snprintf(why, QM_WHY,
+                 "the server is a node of a Galera cluster that does not log what"
+                 " others write: put log_slave_updates under [mysqld]");
     else
         good = row != NULL;
     if (good) {
