@@ -115,7 +115,8 @@ static bool make_rows(struct server *s)
     return s->rows;
 }
 
-static void close_stores(struct server *s)
+/* False: plain keys may be lost. */
+static bool close_stores(struct server *s)
 {
     int error;
 
@@ -123,7 +124,9 @@ static void close_stores(struct server *s)
         qmstore_close(s->row_store);
     error = s->plain_store ? qmstore_close(s->plain_store) : 0;
     if (error)
-        fprintf(stderr, "qm-rowcache: plain keys: %s\n", strerror(error));
+        fprintf(stderr, "qm-rowcache: plain keys cannot be written: %s\n",
+                strerror(error));
+    return !error;
 }
 
 /* --- the database --- */
@@ -279,7 +282,8 @@ out:
     if (hangup)
         event_free(hangup);
     qm_rows_free(s.rows);
-    close_stores(&s);
+    if (!close_stores(&s))
+        status = 1;
     if (s.base)
         event_base_free(s.base);
     libevent_global_shutdown();
