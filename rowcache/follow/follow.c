@@ -39,6 +39,19 @@ void qm_pause(struct qm_follow *follow, unsigned ms)
         pthread_cond_timedwait(&follow->changed, &follow->lock, &until);
 }
 
+#define SAY_AGAIN (UINT64_C(600) * 1000000000) /* ns between lines of one text */
+
+bool qm_is_news(struct qm_saying *last, const char *text)
+{
+    uint64_t now = qm_monotonic();
+
+    if (last->at != 0 && now - last->at < SAY_AGAIN && strcmp(last->text, text) == 0)
+        return false;
+    snprintf(last->text, sizeof last->text, "%s", text);
+    last->at = now;
+    return true;
+}
+
 void qm_say(struct qm_follow *follow, const char *form, ...)
 {
     char text[2 * QM_WHY];

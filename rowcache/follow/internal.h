@@ -80,6 +80,14 @@ struct qm_place qm_place_of(const char *file, uint64_t position);
 void qm_pending_add(struct qm_follow *follow, uint64_t number, struct qm_place place);
 void qm_pending_settle(struct qm_follow *follow, struct qm_place committed);
 
+/* What was said last. */
+struct qm_saying {
+    char text[QM_WHY];
+    uint64_t at; /* ns; 0: nothing */
+};
+/* Whether to say it: the same, for each try, would fill the log. */
+bool qm_is_news(struct qm_saying *last, const char *text);
+
 void qm_say(struct qm_follow *follow, const char *form, ...)
     __attribute__((format(printf, 2, 3)));
 /* ns of CLOCK_BOOTTIME, as qm_rows_now(): the time that the machine sleeps is time. */

@@ -138,6 +138,7 @@ void *qm_probe_thread(void *opaque)
 {
     struct qm_follow *follow = opaque;
     struct probe *probe = calloc(1, sizeof *probe);
+    struct qm_saying said = {0};
     char why[QM_WHY];
     bool stop = !probe;
 
@@ -164,7 +165,8 @@ void *qm_probe_thread(void *opaque)
             !is_followed(probe, id, why) || !ask_on(probe, why)) {
             pthread_mutex_lock(&follow->lock);
             if (!follow->stop) {
-                follow->calls.message(follow->calls.opaque, why);
+                if (qm_is_news(&said, why))
+                    follow->calls.message(follow->calls.opaque, why);
                 qm_pause(follow, 100);
             }
             pthread_mutex_unlock(&follow->lock);

@@ -303,13 +303,13 @@ static bool is_stopping(struct qm_follow *follow)
     return stop;
 }
 
-/* Reads until the connection ends, with why.  False: not without a gap. */
-static bool read_log(struct qm_follow *follow, char *why)
+/* Reads until the connection ends, with why.  *heard: the server sends its log to us.
+ * False: not without a gap. */
+static bool read_log(struct qm_follow *follow, bool *heard, char *why)
 {
     MYSQL *mysql = follow->dump.mysql;
 
-    look_at_target(follow);
-    for (;;) {
+    for (;; *heard = true) {
         unsigned long size = mysql_net_read_packet(mysql);
         const uint8_t *packet = mysql->net.read_pos;
         const char *wrong;
@@ -322,6 +322,9 @@ static bool read_log(struct qm_follow *follow, char *why)
             snprintf(why, QM_WHY, "the server ended its log");
             return true;
         }
+        if (!*heard)
+            qm_say(follow, "follows the binary log of server %u",
+                   follow->info.server + 1);
         wrong = qm_binlog_event(follow->binlog, packet + 1, size - 1);
         if (wrong) {
             snprintf(why, QM_WHY, "%s", wrong);
@@ -343,22 +346,24 @@ void *qm_follow_thread(void *opaque)
 {
     struct qm_follow *follow = opaque;
     unsigned pause = PAUSE_FIRST;
+    struct qm_saying said = {0};
     char why[QM_WHY] = "";
 
     mysql_thread_init();
     while (!is_stopping(follow)) {
-        bool opened = open_both(follow, why), whole = true;
+        bool opened = open_both(follow, why), whole = true, heard = false;
 
-        if (opened) {
+        if (opened)
+            whole = read_log(follow, &heard, why);
+        if (heard) {
             pause = PAUSE_FIRST;
-            qm_say(follow, "follows the binary log of server %u",
-                   follow->info.server + 1);
-            whole = read_log(follow, why);
+            said.at = 0;
         }
         if (!is_stopping(follow)) {
             lose(follow, why);
-            qm_say(follow, "does not follow server %u: %s", follow->info.server + 1,
-                   why);
+            if (qm_is_news(&said, why))
+                qm_say(follow, "does not follow server %u: %s", follow->info.server + 1,
+                       why);
         }
         qm_connection_close(&follow->dump);
         qm_connection_close(&follow->catalogue);
