@@ -275,7 +275,9 @@ void qm_fill_explain(struct worker *w, struct qm_fill_job *job, const char *what
     bool lost = code >= CR_MIN_ERROR && code <= CR_MAX_ERROR;
     bool later = lost || code == ER_LOCK_WAIT_TIMEOUT || code == ER_LOCK_DEADLOCK ||
                  code == ER_SERVER_SHUTDOWN || code == ER_CON_COUNT_ERROR ||
-                 code == ER_CONNECTION_KILLED || code == ER_STATEMENT_TIMEOUT;
+                 code == ER_CONNECTION_KILLED || code == ER_STATEMENT_TIMEOUT ||
+                 code == ER_QUERY_INTERRUPTED || code == ER_NEED_REPREPARE ||
+                 code == ER_TABLE_DEF_CHANGED;
     char error[400];
 
     snprintf(error, sizeof error, "%s %s: %s (%u)", later ? "TRYAGAIN" : "ERR", what,

@@ -69,6 +69,32 @@ def whole():
         assert row(client, key) is None, key
 
 
-for test in (uncommitted, names, whole):
+def interrupted():
+    """A read that is killed can be repeated."""
+    client = resp.Client(PATH)
+    lock = subprocess.Popen([*CLIENT, "-n"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    lock.stdin.write("LOCK TABLES shop.item WRITE; SELECT 'locked';\n")
+    lock.stdin.flush()
+    assert lock.stdout.readline() == "locked\n"
+    client.send("GET", "item:3")
+    waiting = []
+
+    def waits():
+        waiting[:] = sql("SELECT id FROM information_schema.processlist WHERE user = 'rc' AND state LIKE"
+                         " 'Waiting for table%'").split()
+        return waiting
+    resp.wait_for(waits)
+    sql(f"KILL QUERY {waiting[0]}")
+    try:
+        answer = client.answer()
+    except resp.Error as error:
+        answer = str(error)
+    assert answer and answer.startswith("TRYAGAIN"), answer
+    lock.stdin.close()
+    lock.wait()
+    assert client("GET", "item:3") is None
+
+
+for test in (uncommitted, names, whole, interrupted):
     test()
     print(test.__name__, file=sys.stderr)
