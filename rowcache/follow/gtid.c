@@ -125,3 +125,18 @@ bool qm_gtid_covers(const struct qm_gtid_list *list, const struct qm_gtid_list *
             return false;
     return true;
 }
+
+bool qm_gtid_went_back(const struct qm_gtid_list *before,
+                       const struct qm_gtid_list *now)
+{
+    for (unsigned i = 0; i < before->count; i++) {
+        const struct qm_gtid *old = before->last + i;
+        unsigned j = place(now, old->domain);
+
+        if (j == now->count || now->last[j].domain != old->domain ||
+            (now->last[j].server == old->server &&
+             now->last[j].sequence < old->sequence))
+            return true;
+    }
+    return false;
+}

@@ -32,6 +32,10 @@ bool qm_gtid_set(struct qm_gtid_list *list, struct qm_gtid gtid);
 bool qm_gtid_raise(struct qm_gtid_list *list, const struct qm_gtid_list *other);
 /* Whether list is at least as far as other in each domain of other. */
 bool qm_gtid_covers(const struct qm_gtid_list *list, const struct qm_gtid_list *other);
+/* Whether a log that was at before has begun anew when it is at now: a domain is gone,
+ * or the same server counts from the beginning in it. */
+bool qm_gtid_went_back(const struct qm_gtid_list *before,
+                       const struct qm_gtid_list *now);
 bool qm_gtid_covers_one(const struct qm_gtid_list *list, struct qm_gtid gtid);
 
 #endif

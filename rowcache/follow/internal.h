@@ -60,6 +60,8 @@ struct qm_follow {
     struct qm_gtid_list target; /* to reach before following */
     uint64_t heard;             /* ns; when a server last said something */
     struct qm_life life;        /* of that one */
+    struct qm_place seen;       /* how far the log of that one was, at least */
+    bool reset;                 /* it has begun a new log */
     uint64_t behind;            /* ns; since when a server lacks what was applied; 0 */
     uint64_t generation;        /* of the connection; 0 while there is none */
     uint64_t generations;
@@ -76,6 +78,7 @@ struct qm_follow {
 /* "mariadb-bin.000012" and a position.  A name without a number is a file of its own,
  * after all others. */
 struct qm_place qm_place_of(const char *file, uint64_t position);
+bool qm_place_reaches(struct qm_place at, struct qm_place place);
 /* With the lock held. */
 void qm_pending_add(struct qm_follow *follow, uint64_t number, struct qm_place place);
 void qm_pending_settle(struct qm_follow *follow, struct qm_place committed);

@@ -22,6 +22,8 @@ struct question {
 struct probe {
     struct qm_follow *follow;
     uint64_t generation;
+    struct qm_gtid_list position; /* of the last question in this generation */
+    struct qm_place place;        /* its engines' */
     unsigned count;
     struct question question[QUESTIONS]; /* the oldest first */
 };
@@ -68,6 +70,27 @@ static void tell_fresh(struct probe *probe)
             probe->count * sizeof probe->question[0]);
 }
 
+/* A server that resets its log while it is read may go on without a word of that: then
+ * the log is read anew.  The lock is held. */
+static bool is_reset(struct probe *probe, const struct qm_gtid_list *position,
+                     struct qm_place place)
+{
+    struct qm_follow *follow = probe->follow;
+
+    if (!qm_gtid_went_back(&probe->position, position) &&
+        (place.file == 0 || qm_place_reaches(place, probe->place))) {
+        probe->position = *position;
+        probe->place = place;
+        if (qm_place_reaches(place, follow->seen))
+            follow->seen = place;
+        return false;
+    }
+    follow->reset = true;
+    if (follow->dump.socket != -1)
+        shutdown(follow->dump.socket, SHUT_RDWR);
+    return true;
+}
+
 static bool ask(struct probe *probe, char *why)
 {
     struct qm_follow *follow = probe->follow;
@@ -78,7 +101,8 @@ static bool ask(struct probe *probe, char *why)
         !committed(&follow->asker, &place, why))
         return false;
     pthread_mutex_lock(&follow->lock);
-    if (follow->generation == probe->generation) {
+    if (follow->generation == probe->generation &&
+        !is_reset(probe, &question.position, place)) {
         if (probe->count < QUESTIONS)
             probe->question[probe->count++] = question;
         qm_pending_settle(follow, place);
@@ -154,6 +178,10 @@ void *qm_probe_thread(void *opaque)
         server = follow->info.server;
         id = follow->life.server;
         probe->follow = follow;
+        if (probe->generation != follow->generation) {
+            probe->position.count = 0;
+            probe->place = (struct qm_place){0, 0};
+        }
         probe->generation = follow->generation;
         probe->count = 0;
         pthread_mutex_unlock(&follow->lock);

@@ -36,7 +36,7 @@ struct qm_place qm_place_of(const char *file, uint64_t position)
     return place;
 }
 
-static bool reached(struct qm_place at, struct qm_place place)
+bool qm_place_reaches(struct qm_place at, struct qm_place place)
 {
     return at.file > place.file ||
            (at.file == place.file && at.position >= place.position);
@@ -60,7 +60,7 @@ void qm_pending_settle(struct qm_follow *follow, struct qm_place committed)
     while (follow->pending_count > 0) {
         struct qm_pending *first = follow->pending + follow->pending_first % QM_PENDING;
 
-        if (!reached(committed, first->place))
+        if (!qm_place_reaches(committed, first->place))
             break;
         number = first->number;
         follow->pending_first = (follow->pending_first + 1) % QM_PENDING;
@@ -247,6 +247,19 @@ static bool is_behind(struct qm_follow *follow, const struct server *server,
     return true;
 }
 
+/* Whether the server has begun a new log: the same GTIDs are others there. */
+static bool was_reset(struct qm_follow *follow, const struct server *server,
+                      struct qm_place place)
+{
+    bool reset;
+
+    pthread_mutex_lock(&follow->lock);
+    reset = follow->reset || (server->life.server == follow->life.server &&
+                              !qm_place_reaches(place, follow->seen));
+    pthread_mutex_unlock(&follow->lock);
+    return reset;
+}
+
 /* Both connections; the position to start from if there is none. */
 static bool open_both(struct qm_follow *follow, char *why)
 {
@@ -272,6 +285,8 @@ static bool open_both(struct qm_follow *follow, char *why)
     else if (qm_may_have_restarted(&follow->life, &server.life,
                                    (qm_monotonic() - follow->heard) / 1000000000))
         start_anew(follow, &position, "the server has restarted");
+    else if (was_reset(follow, &server, place))
+        start_anew(follow, &position, "the server's log was reset");
     qm_binlog_reset(follow->binlog, server.crc, server.lower_case);
     follow->broken[0] = '\0';
     if (!open_dump(follow, address, server.life.server, server.crc, why))
@@ -279,6 +294,8 @@ static bool open_both(struct qm_follow *follow, char *why)
     follow->heard = qm_monotonic();
     pthread_mutex_lock(&follow->lock);
     follow->life = server.life;
+    follow->seen = place;
+    follow->reset = false;
     if (follow->calls.server)
         follow->calls.server(follow->calls.opaque, server.life.server);
     follow->target = position;
@@ -301,6 +318,16 @@ static bool is_stopping(struct qm_follow *follow)
     stop = follow->stop;
     pthread_mutex_unlock(&follow->lock);
     return stop;
+}
+
+static bool is_reset(struct qm_follow *follow)
+{
+    bool reset;
+
+    pthread_mutex_lock(&follow->lock);
+    reset = follow->reset;
+    pthread_mutex_unlock(&follow->lock);
+    return reset;
 }
 
 /* Reads until the connection ends, with why.  *heard: the server sends its log to us.
@@ -355,6 +382,8 @@ void *qm_follow_thread(void *opaque)
 
         if (opened)
             whole = read_log(follow, &heard, why);
+        if (opened && is_reset(follow))
+            snprintf(why, sizeof why, "the server has begun a new log (RESET MASTER)");
         if (heard) {
             pause = PAUSE_FIRST;
             said.at = 0;

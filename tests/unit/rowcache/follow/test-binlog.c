@@ -234,6 +234,25 @@ static bool covers(const char *a, const char *b)
     return qm_gtid_covers(&one, &other);
 }
 
+static bool went_back(const char *before, const char *now)
+{
+    struct qm_gtid_list one, other;
+
+    assert_true(qm_gtid_parse(&one, before, strlen(before)) &&
+                qm_gtid_parse(&other, now, strlen(now)));
+    return qm_gtid_went_back(&one, &other);
+}
+
+TEST(test_reset)
+{
+    assert_true(went_back("0-1-5", "") && went_back("0-1-5", "0-1-4") &&
+                went_back("0-1-5,1-1-7", "0-1-6,2-1-9"));
+    /* Another server may count anew in a domain. */
+    assert_false(went_back("", "0-1-1") || went_back("0-1-5", "0-1-5") ||
+                 went_back("0-1-5", "0-2-1") ||
+                 went_back("0-1-5,2-1-7", "0-1-6,1-1-1,2-1-7"));
+}
+
 TEST(test_positions)
 {
     static const char *const wrong[] = {"1",
