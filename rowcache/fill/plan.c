@@ -3,6 +3,7 @@
 #include "rowcache/fill/plan.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,13 +54,14 @@ static void describe(struct qm_plan_column *column, MYSQL_ROW row)
     static const char *const integers[] = {"tinyint", "smallint", "mediumint",
                                            "int",     "bigint",   NULL};
     static const char *const numbers[] = {"decimal", "float", "double", NULL};
-    static const char *const bytes[] = {"binary", "varbinary",  "tinyblob", "blob",
-                                        "bit",    "mediumblob", "longblob", NULL};
+    static const char *const bytes[] = {"binary",     "varbinary", "tinyblob", "blob",
+                                        "mediumblob", "longblob",  NULL};
 
     snprintf(column->name, sizeof column->name, "%s", row[0]);
     column->integer = is_one_of(row[1], integers);
     column->number = is_one_of(row[1], numbers);
     column->bytes = is_one_of(row[1], bytes);
+    column->bits = strcmp(row[1], "bit") == 0;
 }
 
 /* Whether the binary log tells of each change of the table's rows.  Other engines show
@@ -247,6 +249,22 @@ static void add_hex(struct qm_text *text, const char *value, size_t length)
     add(text, "'");
 }
 
+/* A BIT is a number where it is compared; bytes would be text.  False: it is longer
+ * than any. */
+static bool add_bits(struct qm_text *text, const char *value, size_t length)
+{
+    uint64_t number = 0;
+    char digits[24];
+
+    if (length > sizeof number)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        number = number << 8 | (unsigned char)value[i];
+    snprintf(digits, sizeof digits, "%" PRIu64, number);
+    add(text, digits);
+    return true;
+}
+
 bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
                      MYSQL *mysql, struct qm_text *text)
 {
@@ -268,6 +286,9 @@ bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
             if (!is_number(value, length, column->integer))
                 return false;
             qm_text_add(text, value, length);
+        } else if (column->bits) {
+            if (!add_bits(text, value, length))
+                return false;
         } else if (column->bytes) {
             add_hex(text, value, length);
         } else {

@@ -9,4 +9,6 @@ INSERT INTO types VALUES (18446744073709551615, '123456789012345678901234567890.
     '{"k": [1]}');
 CREATE TABLE pair (a INT, b VARCHAR(20), v INT, UNIQUE KEY byv (v), PRIMARY KEY (a, b)) CHARSET utf8mb4;
 INSERT INTO pair VALUES (1, 'x:y %z', 7), (1, 'Upper', 8);
+CREATE TABLE flags (a INT, f BIT, b BIT(12), v INT, PRIMARY KEY (a, f, b));
+INSERT INTO flags VALUES (1, b'1', 65, 7), (1, b'0', 0, 8);
 CREATE TABLE nokey (a INT);
