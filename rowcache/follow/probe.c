@@ -70,25 +70,50 @@ static void tell_fresh(struct probe *probe)
             probe->count * sizeof probe->question[0]);
 }
 
-/* A server that resets its log while it is read may go on without a word of that: then
- * the log is read anew.  The lock is held. */
-static bool is_reset(struct probe *probe, const struct qm_gtid_list *position,
-                     struct qm_place place)
+/* The log is read anew, as it does not say what has changed.  The lock is held. */
+static void begin_anew(struct qm_follow *follow, const char *why)
+{
+    follow->anew = why;
+    if (follow->dump.socket != -1)
+        shutdown(follow->dump.socket, SHUT_RDWR);
+}
+
+/* Whether the answer is one of the log that is followed.  A server that resets its log
+ * while it is read may go on without a word of that.  The lock is held. */
+static bool is_of_log(struct probe *probe, const struct qm_gtid_list *position,
+                      struct qm_place place)
 {
     struct qm_follow *follow = probe->follow;
 
-    if (!qm_gtid_went_back(&probe->position, position) &&
-        (place.file == 0 || qm_place_reaches(place, probe->place))) {
-        probe->position = *position;
-        probe->place = place;
-        if (qm_place_reaches(place, follow->seen))
-            follow->seen = place;
+    if (qm_gtid_went_back(&probe->position, position) ||
+        (place.file != 0 && !qm_place_reaches(place, probe->place))) {
+        begin_anew(follow, "the server's log was reset");
         return false;
     }
-    follow->reset = true;
-    if (follow->dump.socket != -1)
-        shutdown(follow->dump.socket, SHUT_RDWR);
+    probe->position = *position;
+    probe->place = place;
+    if (qm_place_reaches(place, follow->seen))
+        follow->seen = place;
     return true;
+}
+
+/* As qm_connection_position().  *logged: all changes are in the log. */
+static bool ask_position(struct qm_connection *connection,
+                         struct qm_gtid_list *position, bool *logged, char *why)
+{
+    MYSQL_RES *result =
+        qm_connection_ask(connection,
+                          "SELECT @@gtid_binlog_pos,"
+                          " @@log_slave_updates OR @@gtid_slave_pos = ''",
+                          why);
+    MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
+    bool known = row && row[0] && qm_gtid_parse(position, row[0], strlen(row[0]));
+
+    if (result && !known)
+        snprintf(why, QM_WHY, "@@gtid_binlog_pos cannot be read");
+    *logged = known && row[1] && strcmp(row[1], "0") != 0;
+    mysql_free_result(result);
+    return known;
 }
 
 static bool ask(struct probe *probe, char *why)
@@ -96,13 +121,17 @@ static bool ask(struct probe *probe, char *why)
     struct qm_follow *follow = probe->follow;
     struct question question = {.asked = qm_monotonic()};
     struct qm_place place;
+    bool logged;
 
-    if (!qm_connection_position(&follow->asker, &question.position, why) ||
+    if (!ask_position(&follow->asker, &question.position, &logged, why) ||
         !committed(&follow->asker, &place, why))
         return false;
     pthread_mutex_lock(&follow->lock);
-    if (follow->generation == probe->generation &&
-        !is_reset(probe, &question.position, place)) {
+    if (follow->generation == probe->generation && !logged)
+        begin_anew(follow, "the server has become a replica that does not log what it"
+                           " applies");
+    else if (follow->generation == probe->generation &&
+             is_of_log(probe, &question.position, place)) {
         if (probe->count < QUESTIONS)
             probe->question[probe->count++] = question;
         qm_pending_settle(follow, place);

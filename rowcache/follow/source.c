@@ -247,17 +247,21 @@ static bool is_behind(struct qm_follow *follow, const struct server *server,
     return true;
 }
 
-/* Whether the server has begun a new log: the same GTIDs are others there. */
-static bool was_reset(struct qm_follow *follow, const struct server *server,
-                      struct qm_place place)
+/* Why a server that has not restarted must be followed anew; or NULL.  In a new log the
+ * same GTIDs are others. */
+static const char *why_anew(struct qm_follow *follow, const struct server *server,
+                            struct qm_place place)
 {
-    bool reset;
+    const char *why = NULL;
 
     pthread_mutex_lock(&follow->lock);
-    reset = follow->reset || (server->life.server == follow->life.server &&
-                              !qm_place_reaches(place, follow->seen));
+    if (server->life.server == follow->life.server) {
+        why = follow->anew;
+        if (!why && !qm_place_reaches(place, follow->seen))
+            why = "the server's log was reset";
+    }
     pthread_mutex_unlock(&follow->lock);
-    return reset;
+    return why;
 }
 
 /* Both connections; the position to start from if there is none. */
@@ -268,6 +272,7 @@ static bool open_both(struct qm_follow *follow, char *why)
     struct qm_gtid_list position;
     struct qm_place place;
     struct server server;
+    const char *anew;
     unsigned patience = follow->settings.timeout_ms > CATALOGUE_MS
                             ? follow->settings.timeout_ms
                             : CATALOGUE_MS;
@@ -285,8 +290,8 @@ static bool open_both(struct qm_follow *follow, char *why)
     else if (qm_may_have_restarted(&follow->life, &server.life,
                                    (qm_monotonic() - follow->heard) / 1000000000))
         start_anew(follow, &position, "the server has restarted");
-    else if (was_reset(follow, &server, place))
-        start_anew(follow, &position, "the server's log was reset");
+    else if ((anew = why_anew(follow, &server, place)))
+        start_anew(follow, &position, anew);
     qm_binlog_reset(follow->binlog, server.crc, server.lower_case);
     follow->broken[0] = '\0';
     if (!open_dump(follow, address, server.life.server, server.crc, why))
@@ -295,7 +300,7 @@ static bool open_both(struct qm_follow *follow, char *why)
     pthread_mutex_lock(&follow->lock);
     follow->life = server.life;
     follow->seen = place;
-    follow->reset = false;
+    follow->anew = NULL;
     if (follow->calls.server)
         follow->calls.server(follow->calls.opaque, server.life.server);
     follow->target = position;
@@ -320,14 +325,13 @@ static bool is_stopping(struct qm_follow *follow)
     return stop;
 }
 
-static bool is_reset(struct qm_follow *follow)
+/* What the connection was cut for. */
+static void explain_cut(struct qm_follow *follow, char *why)
 {
-    bool reset;
-
     pthread_mutex_lock(&follow->lock);
-    reset = follow->reset;
+    if (follow->anew)
+        snprintf(why, QM_WHY, "%s", follow->anew);
     pthread_mutex_unlock(&follow->lock);
-    return reset;
 }
 
 /* Reads until the connection ends, with why.  *heard: the server sends its log to us.
@@ -382,8 +386,8 @@ void *qm_follow_thread(void *opaque)
 
         if (opened)
             whole = read_log(follow, &heard, why);
-        if (opened && is_reset(follow))
-            snprintf(why, sizeof why, "the server has begun a new log (RESET MASTER)");
+        if (opened)
+            explain_cut(follow, why);
         if (heard) {
             pause = PAUSE_FIRST;
             said.at = 0;
