@@ -165,6 +165,13 @@ static void add_server(struct server *s, struct qm_text *text)
         QM_VERSION, (long)getpid(), (qm_rows_now() - s->started) / 1000000000);
 }
 
+void info_number(double value, char *text, size_t size)
+{
+    bool whole = value > -1e15 && value < 1e15 && value == (double)(int64_t)value;
+
+    snprintf(text, size, whole ? "%.0f" : "%.10g", value);
+}
+
 /* What is text, behind the numbers of its section. */
 static void add_texts(struct server *s, struct qm_text *text, const char *section)
 {
@@ -210,6 +217,7 @@ void cmd_info(struct client *c)
     struct number numbers[NUMBERS];
     size_t n = collect(s, numbers);
     struct qm_text text = {0};
+    char value[32];
 
     if (wanted(c, "server"))
         add_server(s, &text);
@@ -220,7 +228,8 @@ void cmd_info(struct client *c)
             continue;
         if (i == 0 || strcmp(numbers[i - 1].section, section) != 0)
             add(&text, "# %c%s\r\n", section[0] - 32, section + 1);
-        add(&text, "%s:%.10g\r\n", numbers[i].name, numbers[i].value);
+        info_number(numbers[i].value, value, sizeof value);
+        add(&text, "%s:%s\r\n", numbers[i].name, value);
         if (i + 1 == n || strcmp(numbers[i + 1].section, section) != 0) {
             add_texts(s, &text, section);
             add(&text, "\r\n");

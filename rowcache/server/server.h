@@ -213,6 +213,8 @@ void readahead_set_rules(struct server *server, unsigned rules);
 void readahead_get(struct server *server, struct readahead_stats *stats);
 
 /* info.c */
+/* As INFO has it: a whole number with all its digits, which clients read as such. */
+void info_number(double value, char *text, size_t size);
 int metrics_start(struct server *server);
 void metrics_end(struct server *server);
 
