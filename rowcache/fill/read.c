@@ -543,6 +543,11 @@ void qm_fill_read(struct worker *w, struct qm_fill_job *job)
     pthread_mutex_unlock(&fill->lock);
     good = qm_fill_run(w->mysql, &text);
     qm_text_free(&text);
+    if (!good && mysql_errno(w->mysql) == ER_CANT_AGGREGATE_2COLLATIONS) {
+        job->outcome =
+            QM_FILL_ABSENT; /* the column's character set lacks a character */
+        return;
+    }
     if (!good) {
         plan->count = 0; /* perhaps the table is another one now: it is loaded again */
         qm_fill_explain(w, job, "the row cannot be read");

@@ -74,6 +74,8 @@ def rows(r):
     assert r.get("pair:1:x%3Ay%20%25z") == '{"a":1,"b":"x:y %z","v":7}'
     assert r.get("flags:1:%01:%00A") == '{"a":1,"f":1,"b":65,"v":7}' and r.get("flags:1:%00:A") is None
     assert r.get("flags:1:%00:%00%00") == '{"a":1,"f":0,"b":0,"v":8}' and r.get("flags:1:%01:123456789") is None
+    # Characters that the column cannot have.
+    assert r.mget("old:ä", "old:😀", b"old:\xff", "pair:1:😀") == ['{"k":"ä","v":1}', None, None, None]
     assert r.get("shop.pair.byv:8") == '{"a":1,"b":"Upper","v":8}'
     fails("no unique key 'nix'", r.get, "shop.pair.nix:8")
 

@@ -11,4 +11,6 @@ CREATE TABLE pair (a INT, b VARCHAR(20), v INT, UNIQUE KEY byv (v), PRIMARY KEY 
 INSERT INTO pair VALUES (1, 'x:y %z', 7), (1, 'Upper', 8);
 CREATE TABLE flags (a INT, f BIT, b BIT(12), v INT, PRIMARY KEY (a, f, b));
 INSERT INTO flags VALUES (1, b'1', 65, 7), (1, b'0', 0, 8);
+CREATE TABLE old (k VARCHAR(20) PRIMARY KEY, v INT) CHARSET latin1;
+INSERT INTO old VALUES ('ä', 1);
 CREATE TABLE nokey (a INT);
