@@ -53,13 +53,14 @@ static void describe(struct qm_plan_column *column, MYSQL_ROW row)
 {
     static const char *const integers[] = {"tinyint", "smallint", "mediumint",
                                            "int",     "bigint",   NULL};
-    static const char *const numbers[] = {"decimal", "float", "double", NULL};
+    static const char *const reals[] = {"float", "double", NULL};
     static const char *const bytes[] = {"binary",     "varbinary", "tinyblob", "blob",
                                         "mediumblob", "longblob",  NULL};
 
     snprintf(column->name, sizeof column->name, "%s", row[0]);
     column->integer = is_one_of(row[1], integers);
-    column->number = is_one_of(row[1], numbers);
+    column->real = is_one_of(row[1], reals);
+    column->number = column->real || strcmp(row[1], "decimal") == 0;
     column->bytes = is_one_of(row[1], bytes);
     column->bits = strcmp(row[1], "bit") == 0;
 }
@@ -221,20 +222,41 @@ void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *t
     add_statement(text, plan, mysql);
 }
 
-static bool is_number(const char *value, size_t length, bool integer)
+static size_t count_digits(const char *value, size_t length)
 {
-    size_t digits = 0;
-    bool point = false;
+    size_t n = 0;
 
-    for (size_t i = 0; i < length; i++) {
-        if (isdigit((unsigned char)value[i]))
-            digits++;
-        else if (value[i] == '.' && !integer && !point)
-            point = true;
-        else if (i > 0 || value[i] != '-')
-            return false;
+    while (n < length && isdigit((unsigned char)value[n]))
+        n++;
+    return n;
+}
+
+/* "e100" or "e-7", behind a number that is no integer. */
+static bool is_exponent(const char *value, size_t length)
+{
+    size_t at = length > 1 && (value[1] == '-' || value[1] == '+') ? 2 : 1, digits;
+
+    if (length < 2 || (value[0] != 'e' && value[0] != 'E'))
+        return false;
+    digits = count_digits(value + at, length - at);
+    return digits > 0 && digits <= 3 && at + digits == length;
+}
+
+static bool is_number(const char *value, size_t length,
+                      const struct qm_plan_column *column)
+{
+    size_t at = length > 0 && *value == '-', digits;
+
+    digits = count_digits(value + at, length - at);
+    at += digits;
+    if (!column->integer && at < length && value[at] == '.') {
+        size_t more = count_digits(value + at + 1, length - at - 1);
+
+        at += 1 + more;
+        digits += more;
     }
-    return digits > 0 && digits <= (integer ? 20 : 65);
+    return digits > 0 && digits <= (column->integer ? 20 : 65) &&
+           (at == length || (column->real && is_exponent(value + at, length - at)));
 }
 
 static void add_hex(struct qm_text *text, const char *value, size_t length)
@@ -283,7 +305,7 @@ bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
         if (i > 0)
             add(text, ", ");
         if (column->integer || column->number) {
-            if (!is_number(value, length, column->integer))
+            if (!is_number(value, length, column))
                 return false;
             qm_text_add(text, value, length);
         } else if (column->bits) {

@@ -11,7 +11,7 @@
 
 struct qm_plan_column {
     char name[QM_NAME_LENGTH + 1];
-    bool integer, number, bytes, bits;
+    bool integer, number, real, bytes, bits; /* real: a number, too */
 };
 
 struct qm_plan {

@@ -508,6 +508,12 @@ void qm_fill_skip(struct worker *w)
     }
 }
 
+/* The column's character set lacks a character, or a number is beyond all doubles. */
+static bool cannot_be(unsigned code)
+{
+    return code == ER_CANT_AGGREGATE_2COLLATIONS || code == ER_ILLEGAL_VALUE_FOR_TYPE;
+}
+
 void qm_fill_read(struct worker *w, struct qm_fill_job *job)
 {
     struct qm_fill *fill = w->fill;
@@ -543,9 +549,8 @@ void qm_fill_read(struct worker *w, struct qm_fill_job *job)
     pthread_mutex_unlock(&fill->lock);
     good = qm_fill_run(w->mysql, &text);
     qm_text_free(&text);
-    if (!good && mysql_errno(w->mysql) == ER_CANT_AGGREGATE_2COLLATIONS) {
-        job->outcome =
-            QM_FILL_ABSENT; /* the column's character set lacks a character */
+    if (!good && cannot_be(mysql_errno(w->mysql))) {
+        job->outcome = QM_FILL_ABSENT;
         return;
     }
     if (!good) {

@@ -74,6 +74,10 @@ def rows(r):
     assert r.get("pair:1:x%3Ay%20%25z") == '{"a":1,"b":"x:y %z","v":7}'
     assert r.get("flags:1:%01:%00A") == '{"a":1,"f":1,"b":65,"v":7}' and r.get("flags:1:%00:A") is None
     assert r.get("flags:1:%00:%00%00") == '{"a":1,"f":0,"b":0,"v":8}' and r.get("flags:1:%01:123456789") is None
+    assert r.get("reals:1e100:-7.50") == r.get("reals:1.0E+100:-7.5") == '{"f":1e100,"d":-7.50}'
+    assert r.get("reals:2.5e-20:1000") and r.get("reals:-3:.5") == r.get("reals:-3.:0.50") == '{"f":-3,"d":0.50}'
+    for key in ("1e:-7.5", "1e100:1e3", "1e1000:0", "1e999:0", "e1:0", "2.5e-20:1e3", "-:0", ".:0", "1.2.3:0", "1-1:0", "1e1e1:0"):
+        assert r.get(f"reals:{key}") is None, key
     # Characters that the column cannot have.
     assert r.mget("old:ä", "old:😀", b"old:\xff", "pair:1:😀") == ['{"k":"ä","v":1}', None, None, None]
     assert r.get("shop.pair.byv:8") == '{"a":1,"b":"Upper","v":8}'

@@ -13,4 +13,6 @@ CREATE TABLE flags (a INT, f BIT, b BIT(12), v INT, PRIMARY KEY (a, f, b));
 INSERT INTO flags VALUES (1, b'1', 65, 7), (1, b'0', 0, 8);
 CREATE TABLE old (k VARCHAR(20) PRIMARY KEY, v INT) CHARSET latin1;
 INSERT INTO old VALUES ('ä', 1);
+CREATE TABLE reals (f DOUBLE, d DECIMAL(9,2), PRIMARY KEY (f, d));
+INSERT INTO reals VALUES (1e100, -7.5), (2.5e-20, 1000), (-3, 0.5);
 CREATE TABLE nokey (a INT);
