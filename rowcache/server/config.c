@@ -324,6 +324,18 @@ static void lacks(struct reading *r, const char *what)
     fprintf(stderr, "qm-rowcache: %s: %s\n", r->path, what);
 }
 
+static bool is_loopback(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+
+    if (address->sa_family == AF_INET)
+        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
+           (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
+            v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+}
+
 /* Other machines may reach it.  A name that is not known is said when it is listened
  * at.
  */
@@ -336,15 +348,8 @@ static bool is_public(const char *address)
 
     if (copy && qm_config_address(copy, &host, &port) &&
         getaddrinfo(*host ? host : NULL, port, &hints, &found) == 0) {
-        const struct sockaddr_in *v4 = (const void *)found->ai_addr;
-        const struct sockaddr_in6 *v6 = (const void *)found->ai_addr;
-
-        if (found->ai_family == AF_INET)
-            is = ntohl(v4->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
-        else
-            is = !IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) &&
-                 !(IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
-                   v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+        for (const struct addrinfo *a = found; a; a = a->ai_next)
+            is |= !is_loopback(a->ai_addr);
         freeaddrinfo(found);
     }
     free(copy);

@@ -149,32 +149,49 @@ static int add(struct server *s, int fd, bool tls, const char *path)
     return 0;
 }
 
+/* 0, or an errno value. */
+static int listen_at(struct server *s, const struct addrinfo *a, bool tls)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int one = 1, error = 0;
+
+    if (fd == -1)
+        return errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == -1 || add(s, fd, tls, NULL) == -1) {
+        error = errno;
+        close(fd);
+    }
+    return error;
+}
+
+/* At all addresses that the name has here, as localhost two; without a name at the
+ * first, which is of all. */
 static int listen_tcp(struct server *s, const char *address, bool tls)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
     char *copy = strdup(address), *host, *port;
-    int one = 1, fd = -1, error = -1;
+    int unknown, error = ENOMEM;
+    bool listens = false;
 
     if (!copy || !qm_config_address(copy, &host, &port))
         goto out;
-    error = getaddrinfo(*host ? host : NULL, port, &hints, &found);
-    if (error != 0) {
-        fprintf(stderr, "qm-rowcache: %s: %s\n", address, gai_strerror(error));
+    unknown = getaddrinfo(*host ? host : NULL, port, &hints, &found);
+    if (unknown != 0) {
+        fprintf(stderr, "qm-rowcache: %s: %s\n", address, gai_strerror(unknown));
         goto out;
     }
-    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd != -1)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    error = fd == -1 || bind(fd, found->ai_addr, found->ai_addrlen) == -1 ||
-                    add(s, fd, tls, NULL) == -1
-                ? -1
-                : 0;
-    if (error) {
-        fprintf(stderr, "qm-rowcache: %s: %s\n", address, strerror(errno));
-        if (fd != -1)
-            close(fd);
+    for (const struct addrinfo *a = found; a; a = *host ? a->ai_next : NULL) {
+        error = listen_at(s, a, tls);
+        listens |= error == 0;
+        if (error != 0 && error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
+            break;
+        if (listens)
+            error = 0; /* a machine without IPv6, for example */
     }
+    if (error)
+        fprintf(stderr, "qm-rowcache: %s: %s\n", address, strerror(error));
 out:
     if (found)
         freeaddrinfo(found);
