@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* main.c - the one command: finds the subcommand and runs it. */
+#include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #ifdef QM_HAVE_MOUNT
@@ -43,8 +46,23 @@ static const struct cli_command commands[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+/* The first file that is opened would get the number of a standard descriptor that is
+ * closed, and messages would be written to it: to the device that serve locks, say.
+ * What is opened in its place cannot be used for what the number is for, so output
+ * still fails.  Returns false if that cannot be done. */
+static bool hold_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) == -1 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!hold_standard_descriptors())
+        return CLI_FAILED;
     /* If it was inherited as ignored, waitpid() would get no exit status of a child. */
     signal(SIGCHLD, SIG_DFL);
     argp_err_exit_status = CLI_USAGE;
