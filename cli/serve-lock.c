@@ -7,6 +7,10 @@
  * namespaces too.  The lock ends with the descriptor, so nothing is stale after a
  * crash. What has no file here (a volume of a cluster, another NBD server) is known by
  * its parameters only: two ways to write them are two locks.
+ *
+ * udev, too, locks a disk while it looks at it, which it does each time when a program
+ * that could write to it has closed it, as a server does that ends.  So the lock on a
+ * block device is waited for a while.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +21,16 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/serve.h"
+
+enum {
+    PATIENCE = 10, /* s, with a block device */
+    INTERVAL = 50  /* ms between two tries */
+};
 
 /* The process that holds a lock on what st describes, or 0: for the message. */
 static long holder(const struct stat *st)
@@ -40,6 +50,24 @@ static long holder(const struct stat *st)
     return pid;
 }
 
+/* As flock(fd, operation), which is not to wait. */
+static int lock_patiently(int fd, int operation, const struct stat *st)
+{
+    const struct timespec interval = {.tv_nsec = INTERVAL * 1000000};
+    struct timespec begun, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    now = begun;
+    while (flock(fd, operation) == -1) {
+        if (errno != EWOULDBLOCK || !S_ISBLK(st->st_mode) ||
+            now.tv_sec - begun.tv_sec >= PATIENCE)
+            return -1;
+        nanosleep(&interval, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+    return 0;
+}
+
 /* Locks the file at path, and leaves it open. */
 static int lock(const char *path, const char *what, int flags, bool read_only)
 {
@@ -52,9 +80,10 @@ static int lock(const char *path, const char *what, int flags, bool read_only)
         cli_fail("%s: %s", path, strerror(errno));
         return -1;
     }
-    if (flock(fd, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0)
+    if (fstat(fd, &st) == 0 &&
+        lock_patiently(fd, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB, &st) == 0)
         return 0;
-    if (errno == EWOULDBLOCK && fstat(fd, &st) == 0) {
+    if (errno == EWOULDBLOCK) {
         long pid = holder(&st);
         char by[64] = "";
 
