@@ -120,6 +120,32 @@ static void no_such_export(const char *name)
                  clean, QM_WIRE_EXPORT);
 }
 
+/* Makes the connection one of the server's.  False, after nbdkit_error(): it is not. */
+static bool enter(struct qms_server *s, struct qms_connection *c, uint64_t session,
+                  const char *exportname)
+{
+    unsigned token;
+
+    if (!qms_server_enter(s, &token))
+        return false;
+    if (session != 0 && !qms_member_join(&s->sessions, &c->member, session)) {
+        nbdkit_error("there is no export \"%s\": no session of that number is open",
+                     exportname);
+        qms_server_leave(s, token);
+        return false;
+    }
+    pthread_mutex_init(&c->begin_lock, NULL);
+    qms_slot_init(&c->slot,
+                  c->tagged ? QMS_CLIENT_NONE : qms_client_enter(&s->clients));
+    pthread_mutex_lock(&s->lock);
+    cds_list_add_tail(&c->list, &s->connections);
+    s->connection_count++;
+    pthread_mutex_unlock(&s->lock);
+    c->number = c->tagged ? QMS_HINTS_SHARED : qms_hints_enter(s->hints);
+    qms_server_leave(s, token);
+    return true;
+}
+
 static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
                             int readonly, const char *exportname, int is_tls)
 {
@@ -127,11 +153,15 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     const bool tagged = strcmp(exportname, QM_WIRE_EXPORT) == 0;
     const uint64_t session = session_of(exportname);
     struct qms_connection *c;
+    unsigned token;
 
     if (!tagged && *exportname != '\0' && session == 0) {
         no_such_export(exportname);
         return NULL;
     }
+    if (!qms_server_enter(s, &token))
+        return NULL;
+    qms_server_leave(s, token); /* the layer below may take long */
     if (next(context, readonly, "") == -1)
         return NULL;
     c = aligned_alloc(_Alignof(struct qms_connection), sizeof *c);
@@ -143,21 +173,11 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     c->tagged = tagged;
     c->readonly = readonly;
     qms_member_init(&c->member);
-    if (session != 0 && !qms_member_join(&s->sessions, &c->member, session)) {
-        nbdkit_error("there is no export \"%s\": no session of that number is open",
-                     exportname);
-        qms_member_destroy(&c->member);
-        free(c);
-        return NULL;
-    }
-    pthread_mutex_init(&c->begin_lock, NULL);
-    qms_slot_init(&c->slot, tagged ? QMS_CLIENT_NONE : qms_client_enter(&s->clients));
-    pthread_mutex_lock(&s->lock);
-    cds_list_add_tail(&c->list, &s->connections);
-    s->connection_count++;
-    pthread_mutex_unlock(&s->lock);
-    c->number = tagged ? QMS_HINTS_SHARED : qms_hints_enter(s->hints);
-    return c;
+    if (enter(s, c, session, exportname))
+        return c;
+    qms_member_destroy(&c->member);
+    free(c);
+    return NULL;
 }
 
 static void quickmine_close(void *handle)
@@ -186,6 +206,7 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
     struct qms_connection *c = handle;
     int64_t size = next->get_size(next);
     int can_write, multi_conn;
+    unsigned token;
 
     if (size == -1 || qms_backend_max_read(s, next) == -1)
         return -1;
@@ -201,6 +222,8 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
     if (can_write == -1 || multi_conn == -1 || next->can_flush(next) == -1 ||
         next->can_fua(next) == -1)
         return -1;
+    if (!qms_server_enter(s, &token))
+        return -1;
     if (s->backing)
         qms_backing_hint(s->backing);
     c->size = size;
@@ -211,6 +234,7 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
                 "the plugin does not promise multi-conn, so its "
                 "connections need not see each other's writes: nothing is cached "
                 "or prefetched from now on");
+    qms_server_leave(s, token);
     return 0;
 }
 

@@ -386,11 +386,29 @@ void qms_connection_leave(struct qms_server *s, struct qms_connection *c)
         qms_context_end(&s->contexts, &c->slot);
 }
 
+bool qms_server_enter(struct qms_server *s, unsigned *token)
+{
+    *token = qms_quiesce_enter(&s->arriving);
+    if (!atomic_load(&s->ended))
+        return true;
+    qms_quiesce_leave(&s->arriving, *token);
+    nbdkit_error("a client came too late: the server ends");
+    return false;
+}
+
+void qms_server_leave(struct qms_server *s, unsigned token)
+{
+    qms_quiesce_leave(&s->arriving, token);
+}
+
 void qms_server_stop(struct qms_server *s)
 {
     struct cds_list_head *at;
     int error;
 
+    atomic_store(&s->ended, true);
+    if (s->begun)
+        qms_quiesce_wait(&s->arriving);
     close_http(s);
     if (s->control)
         qms_control_socket_close(s->control);
@@ -502,6 +520,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     int r;
 
     s->started = qms_now();
+    qms_quiesce_init(&s->arriving);
     identify(s);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->size_lock, NULL);

@@ -35,6 +35,7 @@
 #include "server/miner.h"
 #include "server/order.h"
 #include "server/prefetch.h"
+#include "server/quiesce.h"
 #include "server/record.h"
 #include "server/sessions.h"
 #include "server/stats.h"
@@ -43,10 +44,12 @@
 
 struct qms_server {
     struct qms_config config;
-    int thread_model;      /* nbdkit's: which requests run in parallel */
-    pid_t ready_in;        /* the process that called qms_server_ready() */
-    bool begun;            /* qms_server_start() was called: nbdkit has forked */
-    uint64_t started;      /* ns */
+    int thread_model;            /* nbdkit's: which requests run in parallel */
+    pid_t ready_in;              /* the process that called qms_server_ready() */
+    bool begun;                  /* qms_server_start() was called: nbdkit has forked */
+    _Atomic bool ended;          /* qms_server_stop() was: what follows may be gone */
+    struct qms_quiesce arriving; /* see qms_server_enter() */
+    uint64_t started;            /* ns */
     uint64_t instance;     /* random number of this process; 0: none was available */
     uint8_t boot_id[16];   /* of the machine; zeros: not known */
     _Atomic uint64_t size; /* of the device, in bytes; it only grows (size.c) */
@@ -140,6 +143,14 @@ int qms_server_try_memory(struct qms_server *s);
 int qms_server_start(struct qms_server *s, nbdkit_backend *backend);
 /* No request is in flight.  Ends contexts of connections that were not closed. */
 void qms_server_stop(struct qms_server *s);
+
+/* nbdkit does not wait for a connection that it has accepted, and whose thread has not
+ * begun, when it is told to stop: that one may come while the server is stopped, or
+ * later.  What it does with the server before its first request, which there is none of
+ * then, is between these two; there it waits for nothing below.  False, after
+ * nbdkit_error(): the server is, or will be, gone. */
+bool qms_server_enter(struct qms_server *s, unsigned *token);
+void qms_server_leave(struct qms_server *s, unsigned token);
 
 /* The control socket's answer to what is refused: {"error": sentence} (change.c). */
 struct json_t *qms_refusal(const char *sentence);
