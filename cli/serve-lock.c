@@ -2,11 +2,12 @@
 /* serve-lock.c - one writing server a device, of quickmine serve.
  *
  * Two caches above one device each keep what the other has overwritten, so the second
- * server must not start.  flock(2) on the device itself has the device's identity by
+ * server must not start.  flock(2) on the file itself has the file's identity by
  * nature: other names of it, and links to it, meet the same lock, in other mount
- * namespaces too.  The lock ends with the descriptor, so nothing is stale after a
- * crash. What has no file here (a volume of a cluster, another NBD server) is known by
- * its parameters only: two ways to write them are two locks.
+ * namespaces too.  A block device may have several inodes, so a writer claims it, too.
+ * The lock ends with the descriptor, so nothing is stale after a crash. What has no
+ * file here (a volume of a cluster, another NBD server) is known by its parameters
+ * only: two ways to write them are two locks.
  *
  * udev, too, locks a disk while it looks at it, which it does each time when a program
  * that could write to it has closed it, as a server does that ends.  So the lock on a
@@ -68,6 +69,21 @@ static int lock_patiently(int fd, int operation, const struct stat *st)
     return 0;
 }
 
+/* Claims a block device as mount(2) does, and leaves it open: flock(2) knows its name's
+ * inode only, and neither file systems nor RAID, LVM or swap know that lock. */
+static int claim(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_EXCL);
+
+    /* The backend will say what it thinks of other errors. */
+    if (fd != -1 || errno != EBUSY)
+        return 0;
+    cli_fail("%s is in use: it, its disk or a partition of it is mounted, a part of a "
+             "RAID, a volume group or the swap space, or served under another name",
+             path);
+    return -1;
+}
+
 /* Locks the file at path, and leaves it open. */
 static int lock(const char *path, const char *what, int flags, bool read_only)
 {
@@ -81,8 +97,12 @@ static int lock(const char *path, const char *what, int flags, bool read_only)
         return -1;
     }
     if (fstat(fd, &st) == 0 &&
-        lock_patiently(fd, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB, &st) == 0)
-        return 0;
+        lock_patiently(fd, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB, &st) == 0) {
+        if (read_only || !S_ISBLK(st.st_mode) || claim(path) == 0)
+            return 0;
+        close(fd);
+        return -1;
+    }
     if (errno == EWOULDBLOCK) {
         long pid = holder(&st);
         char by[64] = "";
