@@ -21,6 +21,13 @@
 #define REPORT_PART 10 /* of the time, clients' statistics may take one */
 
 static struct qms_server qms_server; /* all zeros until config */
+static unsigned loads;               /* how many filters of nbdkit's this library is */
+
+static void quickmine_load(void)
+{
+    loads++;
+    qms_config_load();
+}
 
 static int quickmine_config(nbdkit_next_config *next, nbdkit_backend *nxdata,
                             const char *key, const char *value)
@@ -42,6 +49,11 @@ static int quickmine_config_complete(nbdkit_next_config_complete *next,
 {
     int r;
 
+    if (loads > 1) {
+        /* They would be one server, which waits for itself. */
+        nbdkit_error("the filter is given %u times: give it once", loads);
+        return -1;
+    }
     if (qms_config_complete(&qms_server.config) == -1)
         return -1;
     r = next(nxdata);
@@ -559,7 +571,7 @@ static struct nbdkit_filter filter = {
     .longname = "QuickMine filter",
     .description = "Caches blocks, and prefetches by what clients say of their reads'"
                    " contexts.",
-    .load = qms_config_load,
+    .load = quickmine_load,
     .unload = quickmine_unload,
     .config = quickmine_config,
     .config_complete = quickmine_config_complete,
