@@ -166,6 +166,12 @@ static int run(const struct command *command, bool quiet)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 126;
 }
 
+/* Whether the parameter is a name, which may look like a path. */
+static bool is_name(const char *key)
+{
+    return strcmp(key, "rules-for") == 0 || strcmp(key, "tier-volume") == 0;
+}
+
 /* Whether the directory in which the parameter's file is, or will be, is there. */
 static int check_directory(const struct serve_file *file, const struct serve_setting *s)
 {
@@ -191,7 +197,8 @@ static int check_with_nbdkit(const struct serve_server *server)
     int status;
 
     for (size_t i = 0; i < file->n; i++)
-        if (!serve_is_own(file->settings[i].key) && file->settings[i].value[0] == '/' &&
+        if (!serve_is_own(file->settings[i].key) && !is_name(file->settings[i].key) &&
+            file->settings[i].value[0] == '/' &&
             check_directory(file, &file->settings[i]) == -1)
             return -1;
     push(&plugin, "%s", serve_value(file, "nbdkit", "nbdkit"));
