@@ -192,8 +192,9 @@ json_t *qms_change_tier(struct qms_server *s, const struct qms_setting *settings
         (void)get(&s->config, keys[i], now, sizeof now);
         if (strcmp(before[i], now) == 0)
             continue;
-        json_array_append_new(changed, json_pack("{s:s,s:s,s:s}", "key", keys[i], "old",
-                                                 before[i], "new", now));
+        json_array_append_new(changed, json_pack("{s:s,s:o,s:o}", "key", keys[i], "old",
+                                                 qms_json_text(before[i]), "new",
+                                                 qms_json_text(now)));
         qms_log(QMS_NOTE, "%s was changed from \"%s\" to \"%s\" by user %u", keys[i],
                 before[i], now, (unsigned)user);
     }
@@ -235,7 +236,7 @@ json_t *qms_change_tier_status(struct qms_server *s)
 
     for (size_t i = 0; i < KEYS; i++) {
         (void)get(&s->config, keys[i], text, sizeof text);
-        json_object_set_new(o, keys[i], json_string(text));
+        json_object_set_new(o, keys[i], qms_json_text(text));
     }
     qms_report_tier(s, status);
     json_object_set_new(o, "status", status);

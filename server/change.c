@@ -294,6 +294,19 @@ json_t *qms_refusal(const char *sentence)
     return o;
 }
 
+json_t *qms_json_text(const char *text)
+{
+    json_t *o = json_string(text);
+    char *clean = o ? NULL : strdup(text);
+
+    if (clean) {
+        qm_text_clean(clean, clean, strlen(clean), true);
+        o = json_string(clean);
+        free(clean);
+    }
+    return o;
+}
+
 static json_t *get_values(const struct qms_server *s, const json_t *wanted)
 {
     json_t *o = json_object(), *values = json_object(), *key;
@@ -305,7 +318,7 @@ static json_t *get_values(const struct qms_server *s, const json_t *wanted)
     if (json_array_size(wanted) == 0) {
         for (i = 0; (name = qms_config_changeable(i)); i++) {
             (void)qms_config_get(&s->config, name, text, sizeof text);
-            json_object_set_new(values, name, json_string(text));
+            json_object_set_new(values, name, qms_json_text(text));
         }
         return o;
     }
@@ -313,11 +326,11 @@ static json_t *get_values(const struct qms_server *s, const json_t *wanted)
     {
         name = json_string_value(key);
         if (name && qms_change_tier_get(s, name, text, sizeof text)) {
-            json_object_set_new(values, name, json_string(text));
+            json_object_set_new(values, name, qms_json_text(text));
             continue;
         }
         if (name && qms_config_get(&s->config, name, text, sizeof text) == 0) {
-            json_object_set_new(values, name, json_string(text));
+            json_object_set_new(values, name, qms_json_text(text));
             continue;
         }
         json_decref(o);

@@ -155,6 +155,10 @@ void qms_server_leave(struct qms_server *s, unsigned token);
 /* The control socket's answer to what is refused: {"error": sentence} (change.c). */
 struct json_t *qms_refusal(const char *sentence);
 
+/* A string of that text, which may be a path of any bytes: question marks stand for
+ * what is not UTF-8, which no JSON string is. */
+struct json_t *qms_json_text(const char *text);
+
 /* A recording for a while, by the control socket (shadow.c).  The answer to
  * {"record": wanted}, an object; only the control thread calls it. */
 struct json_t *qms_shadow_answer(struct qms_server *s, struct json_t *wanted,
