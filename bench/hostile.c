@@ -19,7 +19,6 @@
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <libnbd.h>
 #include <pthread.h>

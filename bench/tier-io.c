@@ -17,7 +17,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <liburing.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -45,7 +45,6 @@
  * are used.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "cache/balance.h"
 

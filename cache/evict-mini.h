@@ -13,7 +13,6 @@
 #define QM_EVICT_MINI_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "cache/eviction.h"

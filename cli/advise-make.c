@@ -10,7 +10,6 @@
  * Then the levels are compared at one memory, the curves are made at the best of them,
  * and classes are counted at one point of the curves.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 /* advise-output.c - the advice of quickmine advise: text, or JSON. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/advise.h"
 #include "cli/cli.h"

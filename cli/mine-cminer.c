@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* mine-cminer.c - quickmine mine --cminer: C-Miner*'s rules, mined off-line. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "sim/train.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* progress.c - progress on a terminal, and a trace read with it. */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>

@@ -6,9 +6,6 @@
  * set in one request, which the server carries out as a whole or not at all.  What has
  * left the file stays as it is: only a restart brings a default back.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/cli.h"
 #include "cli/serve.h"
 #include "cli/server.h"

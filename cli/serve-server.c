@@ -3,7 +3,6 @@
  * listens, what nbdkit gets, and all mistakes that can be seen without asking nbdkit.
  */
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>

@@ -32,7 +32,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 enum {
     QM_INFLIGHT_MOST = 256,        /* prefetches at a time */

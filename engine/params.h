@@ -9,7 +9,6 @@
 #define QM_ENGINE_PARAMS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "cache/cache.h"

@@ -7,7 +7,6 @@
 #include "lsm/dump.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct family *family_new(uint32_t ranges, double sample)
 {

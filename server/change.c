@@ -22,8 +22,6 @@
  *
  * Only the control socket's thread calls this, so there is one change at a time.
  */
-#include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

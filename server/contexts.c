@@ -11,7 +11,6 @@
  * number.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "server/contexts.h"

@@ -9,7 +9,6 @@
 #define QMS_FOREST_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* The maximum depth of nesting, which bounds the work per request in a nested context.

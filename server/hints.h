@@ -31,7 +31,6 @@
 #ifndef QMS_HINTS_H
 #define QMS_HINTS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -26,8 +26,6 @@
 #define QMS_VOLUME_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "tier/tier.h"
 

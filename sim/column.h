@@ -7,7 +7,6 @@
 #ifndef QM_SIM_COLUMN_H
 #define QM_SIM_COLUMN_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #define QM_COLUMN_CHUNK_BITS 18

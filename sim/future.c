@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define HASH_NONFATAL_OOM        1
 #define uthash_nonfatal_oom(elt) ((elt)->lost = true)

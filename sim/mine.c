@@ -2,7 +2,6 @@
 /* mine.c - the rules that a trace holds. */
 #include "sim/mine.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #ifndef QM_SIM_TRAIN_H
 #define QM_SIM_TRAIN_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "mining/baselines/cminer.h"

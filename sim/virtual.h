@@ -37,7 +37,6 @@
 #ifndef QM_SIM_VIRTUAL_H
 #define QM_SIM_VIRTUAL_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "plugins/device/model.h"

@@ -5,7 +5,6 @@
  */
 #include "trace/format.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 struct blocks_sink {

@@ -2,7 +2,6 @@
 /* format-native.c - our own format, as one among others. */
 #include "trace/format.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -7,7 +7,6 @@
 #define QM_TRACE_OUTPUT_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 struct qm_output;
 

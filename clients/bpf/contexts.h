@@ -17,7 +17,6 @@
 #ifndef QM_BPF_CONTEXTS_H
 #define QM_BPF_CONTEXTS_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

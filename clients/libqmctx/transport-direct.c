@@ -2,7 +2,6 @@
 /* transport-direct.c - the transport over which a program sends its own requests: its
  * life, and what it is.
  */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>

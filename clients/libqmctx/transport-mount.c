@@ -14,7 +14,6 @@
  * Every thread that begins a context looks after the link, at most once a second and
  * without ever waiting: next_check says when the next look is due.
  */
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,9 +7,6 @@
 #ifndef QMCTX_URIS_H
 #define QMCTX_URIS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #define QM_URIS_MAX 16
 
 struct qm_uris {

@@ -11,7 +11,6 @@
 #ifndef QM_CONTEXT_H
 #define QM_CONTEXT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <urcu/list.h>
 

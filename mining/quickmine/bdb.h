@@ -14,7 +14,6 @@
 #ifndef QM_BDB_H
 #define QM_BDB_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

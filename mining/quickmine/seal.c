@@ -4,7 +4,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>

@@ -11,7 +11,6 @@
  * A thread that comes late does not delay the model: later requests began at the time
  * at which they should have.  By how much replies were late is part of the statistics.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>

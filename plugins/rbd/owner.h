@@ -28,7 +28,6 @@
 #define QM_RBD_OWNER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <rados/librados.h>

@@ -4,7 +4,6 @@
 #include "rowcache/readahead/auto.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "rowcache/readahead/auto-queue.h"
 #include "rowcache/readahead/changes.h"

@@ -3,7 +3,6 @@
 #include "rowcache/readahead/seer.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define QUEUE   512   /* requests in Mes-Queue */
 #define CHANGED 16384 /* rows that TA remembers */

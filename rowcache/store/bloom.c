@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "rowcache/store/internal.h"
 

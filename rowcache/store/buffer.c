@@ -16,7 +16,6 @@
  * others wait for the lock.  Then the disk rests, and calls return its error. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "rowcache/store/internal.h"

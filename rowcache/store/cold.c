@@ -12,7 +12,6 @@
  * all slots of the two buckets as the new key would add (Misra and Gries): keys that
  * come often keep most of their counts, those that came once are forgotten. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "rowcache/store/internal.h"
 

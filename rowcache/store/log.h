@@ -14,7 +14,6 @@
 #define QM_STORE_LOG_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* state.c - see state.h. */
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

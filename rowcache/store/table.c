@@ -9,7 +9,6 @@
  * Lines are in the order of the hashes, in which the disk layer has its records, too: a
  * range of hashes is a range of lines. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rowcache/store/internal.h"

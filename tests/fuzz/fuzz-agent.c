@@ -11,7 +11,6 @@
  * descriptor is lost; and when the processes have gone, all have ended.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <sys/mman.h>

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "clients/mount/announce.h"
-#include "clients/mount/peer.h"
 #include "clients/protocol/quickmine-mount.h"
 #include "fuzz.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-inflight.c - how many prefetches may be in flight, of backends that are known.
  */
-#include <stdint.h>
-
 #include "tests/harness.h"
 
 #include "engine/inflight.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-memory-rest.c - prefetching rests where it costs more than it saves. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "tests/harness.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-memory.c - how memory is divided between blocks and rules. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "tests/harness.h"
 

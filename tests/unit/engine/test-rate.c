@@ -2,7 +2,6 @@
 /* test-rate.c - the budget of reads ahead: never above it, and not far below. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -6,13 +6,9 @@
  */
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "lsm/trees.h"
 

@@ -3,7 +3,6 @@
  * they are looked up. */
 #include "cminer-testing.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>

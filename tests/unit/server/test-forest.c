@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-forest.c - open slots and their nesting, against a slow model: parents alone. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -3,7 +3,6 @@
  */
 #include <linux/ioprio.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

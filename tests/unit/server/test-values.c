@@ -2,9 +2,7 @@
 /* test-values.c - what is no value of a parameter of the filter, and what it says then:
  * which parameter, what is allowed, and what was given.  That a server with such a
  * value does not start, tests/live/server/parameters sees. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/harness.h"

@@ -2,8 +2,6 @@
 /* test-memory.c - cache-size is the memory for everything: blocks, their metadata and
  * the rules never take more, while rules come to earn much and then nothing, and their
  * part grows and shrinks.  With the policies' real tables, without time and with it. */
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "engine/memory.h"

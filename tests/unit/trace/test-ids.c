@@ -2,7 +2,6 @@
 /* test-ids.c - the set of used numbers: exact, and small for numbers in sequence. */
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

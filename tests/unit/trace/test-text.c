@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a terminal is given of others' text. */
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "tests/harness.h"

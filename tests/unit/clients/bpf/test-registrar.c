@@ -2,7 +2,6 @@
 /* test-registrar.c - the agent's registrar: which programs register, and the files of
  * its folder.
  */
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "device-fixture.h"
-#include "tests/unit/check.h"
 
 struct aio {
     char buf[PAGE];

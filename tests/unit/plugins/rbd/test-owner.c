@@ -3,8 +3,6 @@
  * moments. */
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -10,7 +10,6 @@
 
 #include "captured.h"
 #include "rowcache/follow/binlog.h"
-#include "rowcache/follow/print.h"
 
 static char said[8192];
 static bool known = true;

@@ -3,15 +3,9 @@
  * uptime, which its clock may falsify, and by the numbers of its connections. */
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "rowcache/follow/internal.h"
 #include "rowcache/rows.h"

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-miner.c - rows that follow each other on a connection are predicted, whatever
  * others read meanwhile, and all of it is bounded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/readahead/miner.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-queue.c - what auto asks for waits until it is taken, and then for how long. */
-#include <stdlib.h>
-
 #include "tests/harness.h"
 
 #include "rowcache/readahead/auto-queue.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-watched.c - rows that are watched: each once, judged in the order of entry,
  * known for late reads, and bounded; and how many an arm has room for. */
-#include <stdlib.h>
-
 #include "tests/harness.h"
 
 #include "rowcache/readahead/watcher.h"

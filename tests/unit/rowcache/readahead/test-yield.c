@@ -2,11 +2,8 @@
 /* test-yield.c - which arms are on, in virtual time: what is used, what it costs, how
  * busy the database is, and that what is off is tried again, seldom. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/readahead/yield.h"
 

@@ -3,7 +3,6 @@
  * after the other. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

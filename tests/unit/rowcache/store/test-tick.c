@@ -5,7 +5,6 @@
  * The store's clock is the test's (linked with --wrap=store_now), and so are its ticks.
  *
  *   store-tick [TEST] */
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "rowcache/store/store.h"
