@@ -2,7 +2,6 @@
 #include "tests/harness.h"
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct listed_test *first, **last = &first;
 static size_t count;

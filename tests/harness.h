@@ -8,6 +8,8 @@
  * they are written: the second between set_up and tear_down, which may be NULL.
  * harness-main.c has the program's main(), unless the program has one, which then calls
  * run_listed().
+ *
+ * Tests need not include again what is included here.
  */
 #ifndef QM_TESTS_HARNESS_H
 #define QM_TESTS_HARNESS_H

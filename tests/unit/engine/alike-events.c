@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alike-events.c - random reads in contexts, nested and not. */
-#include <string.h>
-
 #include "alike.h"
 #include "tests/unit/random.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alike-notes.c - notes what happens, also by way of the prefetcher, and compares. */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "alike.h"
 #include "mining/core/prefetcher.h"

@@ -5,7 +5,6 @@
 #define QM_TESTS_ENGINE_ALIKE_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "tests/harness.h"
 

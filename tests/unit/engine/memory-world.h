@@ -5,7 +5,6 @@
 #define QM_TESTS_ENGINE_MEMORY_WORLD_H
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "tests/harness.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-admission.c - what is learned of a device whose reads' times are known. */
 #include <math.h>
-#include <stdint.h>
 
 #include "tests/harness.h"
 

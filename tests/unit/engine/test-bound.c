@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-bound.c - prefetching that does not pay is given up, and taken up again. */
 #include <pthread.h>
-#include <stdint.h>
 
 #include "tests/harness.h"
 

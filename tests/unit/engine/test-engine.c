@@ -2,7 +2,6 @@
 /* test-engine.c - what the engine makes of how blocks are found, with a prefetcher
  * whose inside the test can see. */
 #include <limits.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

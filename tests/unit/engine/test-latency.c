@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is made of how long reads took. */
-#include <stdint.h>
 #include "tests/harness.h"
 
 #include "engine/latency.h"

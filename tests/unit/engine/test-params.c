@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-params.c - how parameters are read, and what memory follows from them. */
-#include <stdint.h>
-
 #include "tests/harness.h"
 
 #include "engine/memory.h"

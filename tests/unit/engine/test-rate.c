@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-rate.c - the budget of reads ahead: never above it, and not far below. */
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "tests/harness.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-watch.c - what would have become of candidates that are not read. */
 #include <pthread.h>
-#include <stdint.h>
 
 #include "tests/harness.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The two phases of a compaction: T1 and T2 from samples, and which blocks are cold. */
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -3,7 +3,6 @@
  * lock, others insert blocks and settle before it. */
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "tests/harness.h"
 

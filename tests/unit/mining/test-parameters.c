@@ -4,8 +4,6 @@
 #include "testing.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "mining/core/parameters.h"
 

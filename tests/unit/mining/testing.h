@@ -3,10 +3,7 @@
 #ifndef QM_MINING_TESTING_H
 #define QM_MINING_TESTING_H
 
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

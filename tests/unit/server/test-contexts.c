@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-contexts.c - what contexts make of reads. */
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "tests/harness.h"
 

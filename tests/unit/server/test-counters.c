@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-counters.c - counters, the latency histogram, and the table of classes. */
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

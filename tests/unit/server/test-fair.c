@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-fair.c - turns and shares, without anything around them; numbers of clients. */
-#include <stdlib.h>
-
 #include "tests/harness.h"
 
 #include "engine/fair.h"

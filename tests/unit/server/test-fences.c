@@ -3,7 +3,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/harness.h"

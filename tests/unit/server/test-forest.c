@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-forest.c - open slots and their nesting, against a slow model: parents alone. */
-#include <stdlib.h>
-
 #include "tests/harness.h"
 
 #include "server/forest.h"

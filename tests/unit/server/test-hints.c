@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-hints.c - reads and what is said of them, in either order. */
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 #include "tests/harness.h"
 

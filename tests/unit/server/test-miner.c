@@ -2,7 +2,6 @@
 /* test-miner.c - the miner learns what it is given, and sheds what it cannot keep. */
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/harness.h"

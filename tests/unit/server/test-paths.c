@@ -6,8 +6,6 @@
  * threads that really wait for each other.
  */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <linux/ioprio.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -2,8 +2,6 @@
 /* test-sessions.c - sessions: their slots, and who joins them. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

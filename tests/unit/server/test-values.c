@@ -3,7 +3,6 @@
  * which parameter, what is allowed, and what was given.  That a server with such a
  * value does not start, tests/live/server/parameters sees. */
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

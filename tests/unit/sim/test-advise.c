@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-advise.c - what is made of the figures of simulations, and of a trace. */
-#include <stdint.h>
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "sim/advise.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-sim.c - simulations whose every step was worked out by hand. */
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -2,8 +2,6 @@
 /* test-virtual.c - simulations in virtual time whose every moment was worked out by
  * hand.  The device takes exactly a millisecond for each read, one after the other. */
 #include <errno.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

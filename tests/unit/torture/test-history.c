@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-history.c - the judge of histories: what it lets pass and what it must not. */
-#include <stdint.h>
-
 #include "tests/harness.h"
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/live/torture/history.h"
 

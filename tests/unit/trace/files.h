@@ -3,10 +3,7 @@
 #ifndef QM_TESTS_TRACE_FILES_H
 #define QM_TESTS_TRACE_FILES_H
 
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/harness.h"

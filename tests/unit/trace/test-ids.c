@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-ids.c - the set of used numbers: exact, and small for numbers in sequence. */
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "tests/harness.h"
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a terminal is given of others' text. */
-#include <stdint.h>
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "trace/text.h"

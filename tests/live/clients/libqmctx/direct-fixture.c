@@ -3,8 +3,6 @@
 #include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "direct-fixture.h"
 

@@ -3,7 +3,6 @@
  * unordered, short of slots, unwilling (tagged-plugin.c). */
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "direct-fixture.h"
 

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-join.c - reads that were submitted, and the requests that come of them. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "clients/attach/join.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-patience.c - for how long a read waits for its context. */
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "tests/harness.h"
 

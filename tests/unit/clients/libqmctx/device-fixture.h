@@ -8,8 +8,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -5,7 +5,6 @@
 #define MOUNT_FIXTURE_H
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-device-async.c - the device: asynchronous requests, through losses and without.
  */
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "device-fixture.h"

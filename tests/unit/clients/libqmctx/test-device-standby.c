@@ -2,7 +2,6 @@
 /* test-device-standby.c - a device with several URIs: where it goes when its server
  * ends or hangs, and what it takes along. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "clients/libqmctx/uris.h"
 #include "device-fixture.h"

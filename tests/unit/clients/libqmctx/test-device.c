@@ -2,7 +2,6 @@
 /* test-device.c - the device: what is stable, what is retained, and in which order. */
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "device-fixture.h"

@@ -3,8 +3,6 @@
  * thread. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 
 #include "mount-fixture.h"

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-statement.c - what is known of statements: by their texts, and by texts that
  * were seen before, which must say the same. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-template.c - statements to templates: what is the same, what is not, and that no
  * text whatever is read or written beyond its ends. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "tests/harness.h"
 
 #include "mysql-patch/plugin/template.h"

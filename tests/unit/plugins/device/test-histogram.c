@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-histogram.c - numbers come back as exactly as the histogram promises. */
-#include <stdint.h>
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "plugins/device/histogram.h"

@@ -3,10 +3,7 @@
 #ifndef DEVICE_TESTING_H
 #define DEVICE_TESTING_H
 
-#include <stdint.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <math.h>
 #include "tests/harness.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-plan.c - for which values it is certain that no other text means the same row.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "rowcache/fill/plan.h"

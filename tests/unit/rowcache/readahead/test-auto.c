@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-auto.c - read-ahead that learns, in virtual time: what each rule asks for, and
  * that a rule that does not pay for a table stops, there and nowhere else. */
-#include <stdlib.h>
-
 #include "tests/harness.h"
 
 #include "rowcache/readahead/auto.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-changes.c - rows that changed, in virtual time: when which are taken, and which
  * share of them is foreseen to be read. */
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "rowcache/readahead/changes.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-seer.c - each rule of SEER-MCache, as the paper's text and Table II say it. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

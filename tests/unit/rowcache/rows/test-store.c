@@ -4,8 +4,6 @@
  * are played here, and hold one key. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/harness.h"
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-give.c - when the rows that auto asks for are given to the pool. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/harness.h"
 
 #include "rowcache/fill/internal.h"

@@ -2,7 +2,6 @@
 /* test-tables.c - the tables that read-ahead knows: more than it has room for, one
  * after the other. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tests/harness.h"
 
