@@ -26,7 +26,7 @@ static bool predicts(struct qm_miner *m, uint64_t client, struct qm_item read,
     return found;
 }
 
-static void test_follows(void **state)
+TEST(test_follows)
 {
     struct qm_miner *m = qm_miner_new();
     unsigned found = 0;
@@ -48,7 +48,7 @@ static void test_follows(void **state)
 }
 
 /* A row that has lost its number is predicted no more, nor is the one that has it. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     struct qm_miner *m = qm_miner_new();
     struct qm_item a = {5, 1}, b = {5, 2}, predicted[QM_MINER_PREDICTED];
@@ -90,7 +90,7 @@ static unsigned rest(struct qm_miner *m)
 }
 
 /* A spell without use leads to a rest, each twice as long; use ends that. */
-static void test_rests(void **state)
+TEST(test_rests)
 {
     struct qm_miner *m = qm_miner_new();
     struct qm_item a = {5, 1}, b = {5, 2}, predicted[QM_MINER_PREDICTED];
@@ -131,7 +131,7 @@ static void test_rests(void **state)
 }
 
 /* The row before a rest and the one behind it do not follow each other. */
-static void test_rest_ends_streams(void **state)
+TEST(test_rest_ends_streams)
 {
     struct qm_miner *m = qm_miner_new();
     struct qm_item a = {5, 1}, b = {5, 2};
@@ -150,16 +150,4 @@ static void test_rest_ends_streams(void **state)
     }
     assert_false(predicts(m, 1, a, b));
     qm_miner_free(m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follows),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_rests),
-        cmocka_unit_test(test_rest_ends_streams),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static unsigned fetch(struct qm_rule_yield *w, uint64_t now, unsigned arm,
     return allowed;
 }
 
-static void test_trial(void **state)
+TEST(test_trial)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned good = qm_rule_yield_find(w, 1, 0, 0),
@@ -55,7 +55,7 @@ static void test_trial(void **state)
 }
 
 /* As many as are out on trial. */
-static void test_few_are_out(void **state)
+TEST(test_few_are_out)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -70,7 +70,7 @@ static void test_few_are_out(void **state)
 
 /* One in four that are used soon is enough; one that has not been used tells nothing.
  */
-static void test_soon(void **state)
+TEST(test_soon)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -88,7 +88,7 @@ static void test_soon(void **state)
 
 /* The work of one that was on becomes another: off, and on trial later, each time
  * twice as late. */
-static void test_changes(void **state)
+TEST(test_changes)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -121,7 +121,7 @@ static void test_changes(void **state)
 }
 
 /* The price rises with the connections that are busy, and with the database's time. */
-static void test_price(void **state)
+TEST(test_price)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -144,7 +144,7 @@ static void test_price(void **state)
 }
 
 /* What takes work off the database stays on, however busy it is. */
-static void test_cheap(void **state)
+TEST(test_cheap)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -157,7 +157,7 @@ static void test_cheap(void **state)
 }
 
 /* Where processors are scarce, what earns little goes off; what earns much stays on. */
-static void test_processors(void **state)
+TEST(test_processors)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned little = qm_rule_yield_find(w, 1, 0, 0),
@@ -200,7 +200,7 @@ static void test_processors(void **state)
 /* How many rows an arm may fetch, or watch, at most is known before they are looked
  * for.
  */
-static void test_room(void **state)
+TEST(test_room)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
@@ -227,7 +227,7 @@ static void test_room(void **state)
 }
 
 /* Rows that are used after they were judged bring the arm back at once. */
-static void test_late(void **state)
+TEST(test_late)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -242,7 +242,7 @@ static void test_late(void **state)
 
 /* What is foreseen needs no trial but of the cost, and what is judged does not count.
  */
-static void test_foreseen(void **state)
+TEST(test_foreseen)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -272,7 +272,7 @@ static void test_foreseen(void **state)
 
 /* A cost that was too high is found out anew after a while; one SELECT that took long
  * says little where others did not. */
-static void test_foreseen_cost(void **state)
+TEST(test_foreseen_cost)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
@@ -318,7 +318,7 @@ static void judge(struct qm_rule_yield *w, uint64_t now, unsigned arm, unsigned 
 
 /* Rows that are out count by their age: an arm is off before they have had their time,
  * and back when they are used in the rest of it. */
-static void test_age(void **state)
+TEST(test_age)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -349,7 +349,7 @@ static void test_age(void **state)
 
 /* The first that are judged are those that are used: that does not turn an arm on whose
  * other rows are not. */
-static void test_first_are_used(void **state)
+TEST(test_first_are_used)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
@@ -370,7 +370,7 @@ static void test_first_are_used(void **state)
 
 /* A row may earn the time of its read and not the processors' work: the busier these
  * are, the less work may it be. */
-static void test_work(void **state)
+TEST(test_work)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned much = qm_rule_yield_find(w, 1, 0, 0),
@@ -432,7 +432,7 @@ static struct qm_rule_yield *new_watching(void)
 }
 
 /* An arm fetches nothing until rows that it would have fetched are read. */
-static void test_watched(void **state)
+TEST(test_watched)
 {
     struct qm_rule_yield *w = new_watching();
     unsigned good = qm_rule_yield_find(w, 1, 0, 0),
@@ -509,7 +509,7 @@ static void test_watched(void **state)
 
 /* What would be used is not fetched where it would cost more than it saves: as others'
  * rows do, and, once that is known, as its own. */
-static void test_watched_cost(void **state)
+TEST(test_watched_cost)
 {
     struct qm_rule_yield *w = new_watching();
     unsigned others = qm_rule_yield_find(w, 9, 0, 0),
@@ -547,7 +547,7 @@ static void test_watched_cost(void **state)
     qm_rule_yield_free(w);
 }
 
-static void test_bound(void **state)
+TEST(test_bound)
 {
     struct qm_rule_yield *w = new_yield();
 
@@ -560,21 +560,4 @@ static void test_bound(void **state)
     qm_rule_yield_late(w, 0, QM_RULE_YIELD_ARMS + 1);
     assert_null(qm_rule_yield_get(w, 0));
     qm_rule_yield_free(w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_watched),    cmocka_unit_test(test_watched_cost),
-        cmocka_unit_test(test_trial),      cmocka_unit_test(test_few_are_out),
-        cmocka_unit_test(test_soon),       cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_price),      cmocka_unit_test(test_cheap),
-        cmocka_unit_test(test_late),       cmocka_unit_test(test_foreseen),
-        cmocka_unit_test(test_bound),      cmocka_unit_test(test_foreseen_cost),
-        cmocka_unit_test(test_processors), cmocka_unit_test(test_room),
-        cmocka_unit_test(test_age),        cmocka_unit_test(test_first_are_used),
-        cmocka_unit_test(test_work),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

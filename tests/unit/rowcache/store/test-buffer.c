@@ -113,7 +113,7 @@ static void write_some(unsigned n, unsigned others, uint64_t reads)
 }
 
 /* New keys were not read, and keys that enter memory are not in the buffer. */
-static void test_counted(void **state)
+TEST_WITH(test_counted, make_memory_dir, remove_test_dir)
 {
     open_store(QMSTORE_NONE, 0);
     p->buffer_bytes = UINT64_MAX / 2;
@@ -128,7 +128,7 @@ static void test_counted(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-static void test_shrinks(void **state)
+TEST_WITH(test_shrinks, make_memory_dir, remove_test_dir)
 {
     open_store(QMSTORE_NONE, 0);
     write_some(N, 0, 0);
@@ -158,7 +158,7 @@ static void test_shrinks(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-static void test_grows(void **state)
+TEST_WITH(test_grows, make_memory_dir, remove_test_dir)
 {
     open_store(QMSTORE_NONE, 0);
     write_some(N, 0, N);
@@ -188,7 +188,7 @@ static void test_grows(void **state)
 
 /* Of the keys that were just read, half are asked for and enter memory: a page of one
  * in eight of the others is read again, or of more. */
-static void test_restored(void **state)
+TEST_WITH(test_restored, make_memory_dir, remove_test_dir)
 {
     for (unsigned more = 0; more < 2; more++) {
         open_store(QMSTORE_NONE, 0);
@@ -206,7 +206,7 @@ static void test_restored(void **state)
 }
 
 /* A write that the disk refuses says nothing; the keys count in the next. */
-static void test_refused(void **state)
+TEST_WITH(test_refused, make_memory_dir, remove_test_dir)
 {
     open_store(QMSTORE_NONE, 0);
     p->buffer_bytes = UINT64_MAX / 2;
@@ -223,7 +223,7 @@ static void test_refused(void **state)
 }
 
 /* Where a write is synced, or the program chose the size. */
-static void test_stays(void **state)
+TEST_WITH(test_stays, make_memory_dir, remove_test_dir)
 {
     static const enum qmstore_durability synced[] = {QMSTORE_SYNC, QMSTORE_LAZY};
 
@@ -233,16 +233,4 @@ static void test_stays(void **state)
         assert_int_equal(p->buffer_shift, 0);
         assert_int_equal(qmstore_close(s), 0);
     }
-}
-
-int main(void)
-{
-#define TEST(name)                                                                     \
-    cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_counted),  TEST(test_shrinks), TEST(test_grows),
-        TEST(test_restored), TEST(test_refused), TEST(test_stays),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static struct entry *entry_of(struct partition *p, uint32_t key)
 
 /* A batch's deletion fills the write buffer, which is written before the next change:
  * of a key that was there. */
-static void test_buffer_written_in_batch(void **state)
+TEST_WITH(test_buffer_written_in_batch, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 20 };
     struct qmstore_config c = config("lru", "lmdb", QMSTORE_NONE);
@@ -160,7 +160,7 @@ static void run_and_end(int (*run)(const struct qmstore_config *, bool),
 }
 
 /* What the batch made of the key is there after a crash, and not what left memory. */
-static void test_pushed_out_in_batch(void **state)
+TEST_WITH(test_pushed_out_in_batch, make_test_dir, remove_test_dir)
 {
     for (unsigned deletes = 0; deletes < 2; deletes++) {
         struct qmstore_config c = config("lfu", "lmdb", QMSTORE_SYNC);
@@ -179,7 +179,7 @@ static void test_pushed_out_in_batch(void **state)
 }
 
 /* A log without a buffer: each change is the kernel's when the function returns. */
-static void test_no_log_buffer(void **state)
+TEST_WITH(test_no_log_buffer, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 50 };
     struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
@@ -205,7 +205,7 @@ static void test_no_log_buffer(void **state)
 
 /* Small beside memory, where keys on disk are changed, but no less than a batch needs.
  */
-static void test_write_buffer(void **state)
+TEST_WITH(test_write_buffer, make_test_dir, remove_test_dir)
 {
     static const struct {
         uint64_t memory, write_buffer;
@@ -233,7 +233,7 @@ static void test_write_buffer(void **state)
 }
 
 /* Less than a byte of the disk layer's cache for each partition, and of the buffer. */
-static void test_no_cache(void **state)
+TEST_WITH(test_no_cache, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 50 };
     static const char *const disks[] = {"lmdb", "bdb", "files"};
@@ -262,7 +262,7 @@ static void test_no_cache(void **state)
 
 /* A disk that has no room for a new log takes what is in the log's buffer: closing the
  * store loses nothing. */
-static void test_closed_without_new_log(void **state)
+TEST_WITH(test_closed_without_new_log, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 10 };
     struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
@@ -283,7 +283,7 @@ static void test_closed_without_new_log(void **state)
 
 /* Keys on disk whose life has ended are to be removed there; while it refuses that,
  * those that are asked for do not pile up. */
-static void test_expired_while_refused(void **state)
+TEST_WITH(test_expired_while_refused, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 4000, ENTRY = SIZE + 100 };
     struct qmstore_config c = config("lru", "files", QMSTORE_NONE);
@@ -365,7 +365,7 @@ static int come_back(const struct qmstore_config *c, bool from_memory)
     return 0;
 }
 
-static void test_back_from_buffer(void **state)
+TEST_WITH(test_back_from_buffer, make_test_dir, remove_test_dir)
 {
     for (unsigned from_memory = 0; from_memory < 2; from_memory++) {
         struct qmstore_config c = config("lfu", "lmdb", QMSTORE_SYNC);
@@ -433,7 +433,7 @@ static struct qmstore *open_checked(const struct qmstore_config *c)
 }
 
 /* What a disk layer may rely on; with copies of keys that come from memory. */
-static void test_order(void **state)
+TEST_WITH(test_order, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 5000 };
     struct qmstore_config c = config("lru", "lmdb", QMSTORE_NONE);
@@ -450,7 +450,7 @@ static void test_order(void **state)
 }
 
 /* A batch that was carried out in part, before its keys are deleted: they stay so. */
-static void test_part(void **state)
+TEST_WITH(test_part, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 40 };
     struct qmstore_config c = config("lru", "files", QMSTORE_NONE);
@@ -478,7 +478,7 @@ static void test_part(void **state)
 }
 
 /* A disk that takes seconds to refuse is not asked by each call, but is again. */
-static void test_slow_refusal(void **state)
+TEST_WITH(test_slow_refusal, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 40 };
 
@@ -513,7 +513,7 @@ static void test_slow_refusal(void **state)
 
 /* The same of one that refuses when the log is to begin anew: what the write buffer
  * has, or to sync. */
-static void test_slow_checkpoint(void **state)
+TEST_WITH(test_slow_checkpoint, make_test_dir, remove_test_dir)
 {
     enum { PUTS = 20 };
 
@@ -552,7 +552,7 @@ static void test_slow_checkpoint(void **state)
 }
 
 /* A filter that cannot be made anew: the old one, and what is counted, stay. */
-static void test_no_new_filter(void **state)
+TEST_WITH(test_no_new_filter, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 400, CALLS = 5 };
     struct qmstore_config c = config("lfu", "lmdb", QMSTORE_NONE);
@@ -583,7 +583,7 @@ static void test_no_new_filter(void **state)
 }
 
 /* A log that cannot be begun anew goes on for a while, and then changes are refused. */
-static void test_long_log(void **state)
+TEST_WITH(test_long_log, make_test_dir, remove_test_dir)
 {
     enum { MOST = 100 << 10 };
     struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
@@ -605,29 +605,4 @@ static void test_long_log(void **state)
     put(s, key, SIZE);
     assert_true(stats_of(s).log_bytes < 4 * SIZE);
     assert_int_equal(qmstore_close(s), 0);
-}
-
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_buffer_written_in_batch),
-        TEST(test_pushed_out_in_batch),
-        TEST(test_no_log_buffer),
-        TEST(test_write_buffer),
-        TEST(test_no_cache),
-        TEST(test_closed_without_new_log),
-        TEST(test_expired_while_refused),
-        TEST(test_back_from_buffer),
-        TEST(test_order),
-        TEST(test_part),
-        TEST(test_slow_refusal),
-        TEST(test_slow_checkpoint),
-        TEST(test_no_new_filter),
-        TEST(test_long_log),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

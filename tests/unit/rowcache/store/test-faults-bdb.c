@@ -237,7 +237,7 @@ static int open_refused(const struct qmstore_config *c, int writes)
 
 /* A disk that is full, or fails, when the store is opened is no damage: the open is
  * refused, and finds everything when the disk takes writes again. */
-static void test_refused_at_opening(void **state)
+TEST_WITH(test_refused_at_opening, make_test_dir, remove_test_dir)
 {
     static const int errors[] = {ENOSPC, EIO};
     struct qmstore_config c = closed_bdb();
@@ -252,7 +252,7 @@ static void test_refused_at_opening(void **state)
 }
 
 /* A batch whose commit alone is refused is not acknowledged. */
-static void test_commit_refused(void **state)
+TEST_WITH(test_commit_refused, make_test_dir, remove_test_dir)
 {
     static char why[200];
     struct disk_config c = {.dir = test_dir,
@@ -286,7 +286,7 @@ static int open_without_temporary(const struct qmstore_config *c, int with)
 
 /* Berkeley DB makes temporary files when it verifies with a small cache: in the store's
  * directory, and if it cannot, nothing is damaged. */
-static void test_temporary_files(void **state)
+TEST_WITH(test_temporary_files, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = closed_bdb();
     struct qmstore *s;
@@ -369,7 +369,7 @@ static void damage_one(void)
 
 /* ... whenever that is: in recovery, in verification, in the walk over all keys, or in
  * the second walk, which counts damaged records if there are any. */
-static void test_failing_later(void **state)
+TEST_WITH(test_failing_later, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = closed_bdb();
 
@@ -384,7 +384,7 @@ static void test_failing_later(void **state)
 /* What is not certainly damage is an error of qmstore_open(), and all is there when it
  * is over: a device that fails, pages that one of two verifications finds damaged.  If
  * both do, they are.  Berkeley DB's words are told. */
-static void test_certain(void **state)
+TEST_WITH(test_certain, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = closed_bdb();
     struct qmstore *s;
@@ -416,7 +416,7 @@ static int open_failing_once(const struct qmstore_config *c, int reads)
 
 /* Nor is a read of the store's own that fails once: of the first page, which is checked
  * before Berkeley DB sees it, and of each page's last change. */
-static void test_failing_once(void **state)
+TEST_WITH(test_failing_once, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = closed_bdb();
 
@@ -424,19 +424,4 @@ static void test_failing_once(void **state)
         refuses_to_open(open_failing_once, &c, reads);
         all_are_there(&c);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_refused_at_opening),
-        TEST(test_commit_refused),
-        TEST(test_temporary_files),
-        TEST(test_failing_later),
-        TEST(test_certain),
-        TEST(test_failing_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

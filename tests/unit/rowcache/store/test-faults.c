@@ -68,7 +68,7 @@ int __wrap_mdb_txn_commit(void *txn)
 
 /* In QMSTORE_NONE, LMDB has a transaction for each page.  One that is refused is not
  * forgotten for those behind it: what it should have written stays in the buffer. */
-static void test_part_refused(void **state)
+TEST_WITH(test_part_refused, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config();
     struct qmstore *s;
@@ -102,7 +102,7 @@ static void expect_refused(const struct qmstore_config *c, int error, const char
         fail_msg("%d '%s', not %d '%s'", r, err, error, says);
 }
 
-static void test_mistakes(void **state)
+TEST_WITH(test_mistakes, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c;
     char path[128];
@@ -137,7 +137,7 @@ static void test_mistakes(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_other_settings(void **state)
+TEST_WITH(test_other_settings, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config();
 
@@ -154,7 +154,7 @@ static void test_other_settings(void **state)
     assert_int_equal(qmstore_close(open_ok(&c)), 0);
 }
 
-static void test_two_processes(void **state)
+TEST_WITH(test_two_processes, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config();
     struct qmstore *s = open_ok(&c);
@@ -209,7 +209,7 @@ static int meet_refusals(const struct qmstore_config *c, int error, bool syncs)
 
 /* Changes fail with the disk's error, what is there is served, when the disk takes
  * writes again all goes on, and nothing acknowledged is lost. */
-static void test_refusals(void **state)
+TEST_WITH(test_refusals, make_test_dir, remove_test_dir)
 {
     static const int errors[] = {ENOSPC, EIO, EROFS};
 
@@ -240,7 +240,7 @@ static void test_refusals(void **state)
 
 /* Who is told that the store was closed finds it so: in QMSTORE_NONE, a partition whose
  * state does not say that is set aside. */
-static void test_state_refused(void **state)
+TEST_WITH(test_state_refused, make_test_dir, remove_test_dir)
 {
     for (unsigned error = 0; error < 2; error++) {
         struct qmstore_config c = config();
@@ -264,7 +264,7 @@ static void test_state_refused(void **state)
 }
 
 /* A change that fills the log's buffer by itself is synced, too. */
-static void test_large_not_synced(void **state)
+TEST_WITH(test_large_not_synced, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config();
     unsigned key = 1;
@@ -298,7 +298,7 @@ static int go_on(const struct qmstore_config *c)
     return qmstore_flush(s) != 0 || stats_of(s).error != 0 ? 3 : 0;
 }
 
-static void test_new_log_refused(void **state)
+TEST_WITH(test_new_log_refused, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config();
     struct qmstore *s;
@@ -338,7 +338,7 @@ static int delete_and_fail(const struct qmstore_config *c)
     return qmstore_put(s, &key, sizeof key, big, 100, 0) || qmstore_flush(s) ? 3 : 0;
 }
 
-static void test_deleted_before_refusal(void **state)
+TEST_WITH(test_deleted_before_refusal, make_test_dir, remove_test_dir)
 {
     for (int durability = QMSTORE_SYNC; durability <= QMSTORE_LAZY; durability++) {
         struct qmstore_config c = config();
@@ -374,7 +374,7 @@ static void overwrite(const char *name, off_t offset)
 }
 
 /* A damaged partition is set aside as a whole, and the store goes on without. */
-static void test_damage(void **state)
+TEST_WITH(test_damage, make_test_dir, remove_test_dir)
 {
     for (unsigned i = 0; i < 4; i++) {
         struct qmstore_config c = config();
@@ -408,7 +408,7 @@ static void test_damage(void **state)
 
 /* A log that ends in the middle of a record, as a process that is killed may leave it,
  * loses that record and what would follow, and says so. */
-static void test_torn(void **state)
+TEST_WITH(test_torn, make_test_dir, remove_test_dir)
 {
     for (unsigned cut = 1; cut < 4000; cut += 333) {
         struct qmstore_config c = config();
@@ -436,7 +436,7 @@ static void test_torn(void **state)
 /* The same in the middle of a batch: none of it is there, all before it is, and the
  * partition is not taken for damaged, however many whole records of the batch there
  * are. */
-static void test_torn_batch(void **state)
+TEST_WITH(test_torn_batch, make_test_dir, remove_test_dir)
 {
     enum { CHANGES = 6, BEFORE = 10 };
 
@@ -478,22 +478,4 @@ static void test_torn_batch(void **state)
         assert_int_equal(stats_of(s).lost, CHANGES);
         assert_int_equal(qmstore_close(s), 0);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_mistakes),        TEST(test_other_settings),
-        TEST(test_two_processes),   TEST(test_refusals),
-#ifdef QM_STORE_LMDB
-        TEST(test_part_refused),
-#endif
-        TEST(test_damage),          TEST(test_torn),
-        TEST(test_torn_batch),      TEST(test_deleted_before_refusal),
-        TEST(test_state_refused),   TEST(test_large_not_synced),
-        TEST(test_new_log_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static struct shared {
 
 /* The value's number of each key, as the last process that was looked at had it; 0:
  * none. */
-static uint64_t state[WRITERS][KEYS];
+static uint64_t known[WRITERS][KEYS];
 static uint64_t seed = 1;
 static unsigned kills = 25, round_number, warnings;
 static struct qmstore *store;
@@ -138,7 +138,7 @@ static void find_prefix(unsigned number, const uint64_t *found, uint32_t *least,
     uint64_t now[KEYS];
     unsigned wrong = 0;
 
-    memcpy(now, state[number], sizeof now);
+    memcpy(now, known[number], sizeof now);
     for (unsigned k = 0; k < KEYS; k++)
         wrong += now[k] != found[k];
     *least = UINT32_MAX;
@@ -187,7 +187,7 @@ static void look(const struct qmstore_config *c, uint64_t *lost_in_all)
     assert_int_equal(stats.keys, count);
     if (c->durability == QMSTORE_NONE) {
         assert_int_equal(count, 0);
-        memset(state, 0, sizeof state);
+        memset(known, 0, sizeof known);
     } else {
         if (missing > stats.lost)
             fail_msg("round %u: %llu changes are missing, and it says %llu",
@@ -196,7 +196,7 @@ static void look(const struct qmstore_config *c, uint64_t *lost_in_all)
         /* A buffer that is being written, one that is filled, and a record above each.
          */
         assert_true(stats.lost * 48 <= 2 * (LOG_BUFFER + LONGEST + 100));
-        memcpy(state, found, sizeof state);
+        memcpy(known, found, sizeof known);
     }
     *lost_in_all += stats.lost;
     assert_int_equal(qmstore_close(s), 0);
@@ -207,7 +207,7 @@ static void kill_often(const struct qmstore_config *c)
     uint64_t changes = 0, lost = 0;
 
     remove_below(test_dir);
-    memset(state, 0, sizeof state);
+    memset(known, 0, sizeof known);
     warnings = 0;
     for (unsigned i = 0; i < kills; i++, round_number++) {
         bool early = rnd_below(&seed, 12) == 0;
@@ -240,7 +240,7 @@ static void kill_often(const struct qmstore_config *c)
         assert_true(warnings > 0);
 }
 
-static void test_kills(void **s)
+TEST_WITH(test_kills, make_memory_dir, remove_test_dir)
 {
     static const char *const disks[] = {"lmdb", "bdb", "files"};
 
@@ -264,15 +264,11 @@ static void test_kills(void **s)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_kills, make_memory_dir, remove_test_dir),
-    };
-
     if (argc > 1)
         kills = (unsigned)strtoul(argv[1], NULL, 10);
     if (argc > 2)
         seed = strtoull(argv[2], NULL, 10);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared == MAP_FAILED || cmocka_run_group_tests(tests, NULL, NULL);
+    return shared == MAP_FAILED || run_listed(NULL, NULL);
 }

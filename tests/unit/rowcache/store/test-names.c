@@ -270,13 +270,13 @@ static void work_all(const char *format)
     }
 }
 
-static void test_short_keys(void **state)
+TEST_WITH(test_short_keys, make_memory_dir, remove_test_dir)
 {
     crowded = false;
     work_all(NULL);
 }
 
-static void test_crowded(void **state)
+TEST_WITH(test_crowded, make_memory_dir, remove_test_dir)
 {
     crowded = true;
     work_all(NULL);
@@ -284,14 +284,14 @@ static void test_crowded(void **state)
 }
 
 /* A store of version 2 has no names with keys, and gets none. */
-static void test_version_2(void **state)
+TEST_WITH(test_version_2, make_memory_dir, remove_test_dir)
 {
     crowded = false;
     work_all("qmstore 2\npartitions 1\ndisk %s\nhash 12\n");
 }
 
 /* Names are in the order of hashes, as far as lines of the table are, and tell them. */
-static void test_hashes(void **state)
+TEST(test_hashes)
 {
     struct partition p = {.hash = DISK_HASH_NAME, .has_short = true};
     struct disk_name misfit;
@@ -319,18 +319,4 @@ static void test_hashes(void **state)
         assert_false(store_hash_same(h, key.hash));
         assert_int_equal(h.high >> 32, (key.hash.high >> 32) ^ 1);
     }
-}
-
-int main(void)
-{
-#define TEST(name)                                                                     \
-    cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hashes),
-        TEST(test_short_keys),
-        TEST(test_crowded),
-        TEST(test_version_2),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ static void work(uint64_t bytes)
     store_table_free(&t);
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
     work(0);                     /* malloc()'s */
     work(1 * STORE_ARENA_CHUNK); /* both */
@@ -129,7 +129,7 @@ static void test_table(void **state)
 }
 
 /* The lines' ranges of hashes are all there are, in order. */
-static void test_ranges(void **state)
+TEST(test_ranges)
 {
     for (uint64_t n = 8; n < UINT64_C(1) << 31; n += n / 4) {
         struct table t = {.n = n};
@@ -173,7 +173,7 @@ static size_t draw_size(uint64_t *seed)
     }
 }
 
-static void test_arena(void **state)
+TEST(test_arena)
 {
     enum { PIECES = 4000, CHUNKS = 8 };
     static struct piece pieces[PIECES];
@@ -215,7 +215,7 @@ static void test_arena(void **state)
 }
 
 /* What was freed is used again: the bound is of what is allocated at a time. */
-static void test_reuse(void **state)
+TEST(test_reuse)
 {
     enum { PIECES = 15000 };
     static struct piece pieces[PIECES];
@@ -241,7 +241,7 @@ static void test_reuse(void **state)
 
 /* Entries of one size that has no class of its own: where all chunks are full, each
  * that leaves makes room for another. */
-static void test_reuse_of_large(void **state)
+TEST(test_reuse_of_large)
 {
     enum { PIECES = 4 * STORE_ARENA_CHUNK / 1104 };
     static struct piece pieces[PIECES];
@@ -282,7 +282,7 @@ static unsigned mappings(void)
 
 /* A process may have 65,530 mappings, and 128 GiB of chunks.  Without a limit of the
  * stack the kernel maps upwards, and chunks are apart. */
-static void test_adjacent(void **state)
+TEST(test_adjacent)
 {
     enum { CHUNKS = 64 };
     static void *pieces[CHUNKS * 40];
@@ -305,7 +305,7 @@ static void test_adjacent(void **state)
 }
 
 /* Huge pages are asked for, or declined, by how many chunks there may be. */
-static void test_advice(void **state)
+TEST(test_advice)
 {
     enum { FEW = 3 };
 
@@ -325,7 +325,7 @@ static void test_advice(void **state)
 }
 
 /* A chunk of few takes no memory for what nothing is in. */
-static void test_few_chunks(void **state)
+TEST(test_few_chunks)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *there = malloc(STORE_ARENA_CHUNK / page);
@@ -347,7 +347,7 @@ static void test_few_chunks(void **state)
     free(there);
 }
 
-static void test_pages(void **state)
+TEST(test_pages)
 {
     static const size_t sizes[] = {8, 64, 1000, 4 << 20, (8 << 20) + 64};
 
@@ -362,17 +362,4 @@ static void test_pages(void **state)
         store_pages_free(p, sizes[i]);
     }
     store_pages_free(NULL, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),          cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_arena),          cmocka_unit_test(test_reuse),
-        cmocka_unit_test(test_reuse_of_large), cmocka_unit_test(test_adjacent),
-        cmocka_unit_test(test_advice),         cmocka_unit_test(test_few_chunks),
-        cmocka_unit_test(test_pages),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

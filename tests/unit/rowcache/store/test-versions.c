@@ -156,7 +156,7 @@ static void work(const char *layer)
     check_format(text);
 }
 
-static void test_version_1(void **state)
+TEST_WITH(test_version_1, make_memory_dir, remove_test_dir)
 {
     for (unsigned i = 0; i < sizeof layers / sizeof layers[0]; i++) {
         if (!store_disk_find(layers[i]))
@@ -180,7 +180,7 @@ static void refuse(const char *text)
 }
 
 /* A store that was made now; one whose version a crash left half raised; others. */
-static void test_format(void **state)
+TEST_WITH(test_format, make_memory_dir, remove_test_dir)
 {
     struct qmstore_config c = config("files");
     struct qmstore *s = open_ok(&c);
@@ -242,7 +242,7 @@ static void check_record(const struct disk_record *r)
     free(bytes);
 }
 
-static void test_records(void **state)
+TEST(test_records)
 {
     static char key[65535], value[1000];
 
@@ -268,7 +268,7 @@ static void test_records(void **state)
 }
 
 /* Any byte that is wrong, and any that is missing. */
-static void test_damage(void **state)
+TEST(test_damage)
 {
     struct disk_record r = {.expires = 1700000000000,
                             .frequency = 300,
@@ -297,7 +297,7 @@ static void test_damage(void **state)
 }
 
 /* Records whose checksum is right and which are none: nothing behind them is read. */
-static void test_no_records(void **state)
+TEST(test_no_records)
 {
     static const struct {
         uint8_t bytes[12];
@@ -332,7 +332,7 @@ static void test_no_records(void **state)
 
 /* A record whose key is in its name: any byte that is wrong in either, and another's
  * name. */
-static void test_short(void **state)
+TEST(test_short)
 {
     static const struct disk_name none = {0};
     struct disk_name name = {DISK_PLACE + 5, "hasha key"}, other = name;
@@ -383,7 +383,7 @@ static void test_short(void **state)
 }
 
 /* A record of version 1 has its key: it is none of a name that has it, too. */
-static void test_short_1(void **state)
+TEST(test_short_1)
 {
     const struct partition short_keys = {.hash = DISK_HASH_NAME, .has_short = true},
                            others = {.hash = DISK_HASH};
@@ -401,7 +401,7 @@ static void test_short_1(void **state)
 }
 
 /* Records of short keys whose checksum is right and which are none. */
-static void test_no_short(void **state)
+TEST(test_no_short)
 {
     static const struct {
         uint8_t bytes[12];
@@ -436,7 +436,7 @@ static void test_no_short(void **state)
 
 /* The names of version 3 are none in a store of version 2: LMDB's file is no such one.
  */
-static void test_names_of_another(void **state)
+TEST_WITH(test_names_of_another, make_memory_dir, remove_test_dir)
 {
     struct qmstore_config c = config("lmdb");
     struct qmstore *s;
@@ -457,7 +457,7 @@ static void test_names_of_another(void **state)
 
 /* Keys whose hashes differ behind the bytes that name a record are one to the disk
  * layer: what differs earlier is not. */
-static void test_names(void **state)
+TEST(test_names)
 {
     struct store_hash a = {.high = 7, .low = 1, .rest = 1}, b = a;
     struct disk_name name = {.len = DISK_HASH_NAME};
@@ -473,24 +473,4 @@ static void test_names(void **state)
     assert_true(store_hash_same(a, b));
     b.low = 2;
     assert_false(store_hash_same(a, b));
-}
-
-int main(void)
-{
-#define TEST(name)                                                                     \
-    cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_version_1),
-        TEST(test_format),
-        cmocka_unit_test(test_records),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_no_records),
-        cmocka_unit_test(test_short),
-        cmocka_unit_test(test_short_1),
-        cmocka_unit_test(test_no_short),
-        TEST(test_names_of_another),
-        cmocka_unit_test(test_names),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
