@@ -2,8 +2,6 @@
 /* test-memory-rest.c - prefetching rests where it costs more than it saves. */
 #include <errno.h>
 
-#include "tests/harness.h"
-
 #include "memory-world.h"
 
 /* A cache of 278 blocks, if rules have none, whose readers read 350 by chance: a block

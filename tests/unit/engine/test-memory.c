@@ -2,8 +2,6 @@
 /* test-memory.c - how memory is divided between blocks and rules. */
 #include <errno.h>
 
-#include "tests/harness.h"
-
 #include "memory-world.h"
 
 TEST(test_follows_what_is_earned)

@@ -15,13 +15,9 @@ static void warn(void *opaque, const char *text)
 
 static inline struct qmstore_config config(void)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.log_buffer = 16 << 10;
-    c.threadless = true;
     c.warn = warn;
     return c;
 }

@@ -3,11 +3,9 @@
  * to its own on disk, which then leave memory without a write.
  *
  *   store-along [TEST] */
-#include <sys/wait.h>
 
 #include "rowcache/store/store.h"
 
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 3000, SMALL = 40, LARGE = 700, EVICTED = 100, MANY = 900 };
@@ -20,14 +18,11 @@ static size_t carried_out; /* of a batch that fails */
 static struct qmstore_config config(const char *policy,
                                     enum qmstore_durability durability)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
     c.memory = 4 << 20;
     c.policy = policy;
     c.durability = durability;
-    c.threadless = true;
     return c;
 }
 
@@ -325,7 +320,6 @@ TEST_WITH(test_killed, make_test_dir, remove_test_dir)
     struct qmstore_config c = config("lru", QMSTORE_SYNC);
     struct qmstore *s;
     pid_t child = fork();
-    int status;
 
     assert_int_not_equal(child, -1);
     if (child == 0) {
@@ -342,8 +336,7 @@ TEST_WITH(test_killed, make_test_dir, remove_test_dir)
         evict_some(p, EVICTED);
         _exit(p->disk_copies != p->shadowed);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    child_ends_well(child);
     s = open_ok(&c);
     assert_int_equal(stats_of(s).lost, 0);
     check(s);

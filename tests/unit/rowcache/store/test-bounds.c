@@ -4,12 +4,10 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #include "rowcache/store/store.h"
 
-#include "tests/harness.h"
 #include "testing.h"
 
 static unsigned warnings;
@@ -20,17 +18,16 @@ static void warned(void *opaque, const char *message)
     warnings++;
 }
 
-static void configure(struct qmstore_config *c)
+static struct qmstore_config config(void)
 {
-    qmstore_config_init(c);
-    c->path = test_dir;
-    c->memory = 1 << 20;
-    c->write_buffer = 32 << 10;
-    c->disk_cache = 128 << 10;
-    c->log_buffer = 16 << 10;
-    c->threadless = true;
-    c->warn = warned;
+    struct qmstore_config c = small_config();
+
+    c.write_buffer = 32 << 10;
+    c.disk_cache = 128 << 10;
+    c.log_buffer = 16 << 10;
+    c.warn = warned;
     warnings = 0;
+    return c;
 }
 
 static void put(struct qmstore *s, uint32_t key, size_t len, uint64_t expires)
@@ -51,10 +48,9 @@ static void check_memory(struct qmstore *s, const struct qmstore_config *c)
 
 TEST_WITH(test_deletes, make_test_dir, remove_test_dir)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
 
-    configure(&c);
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < 60000; key++)
@@ -80,11 +76,10 @@ static uint64_t now_ms(void)
 /* Keys that nobody asks for again, faster than any clock's tick looks for them. */
 TEST_WITH(test_expired, make_test_dir, remove_test_dir)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore_stats stats;
     struct qmstore *s;
 
-    configure(&c);
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < 200000; key++)
@@ -97,10 +92,9 @@ TEST_WITH(test_expired, make_test_dir, remove_test_dir)
 
 TEST_WITH(test_large, make_test_dir, remove_test_dir)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
 
-    configure(&c);
     s = open_ok(&c);
     put(s, 1, 6 << 20, 0);
     for (uint32_t key = 2; key < 40; key++)
@@ -112,11 +106,10 @@ TEST_WITH(test_large, make_test_dir, remove_test_dir)
 /* The second partition is in the way; the first was closed, and stays as it was. */
 TEST_WITH(test_unopened, make_test_dir, remove_test_dir)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s = NULL;
     char from[100], to[100], err[300];
 
-    configure(&c);
     c.memory *= 2;
     c.partitions = 2;
     c.durability = QMSTORE_NONE;
@@ -152,13 +145,11 @@ static void work(const struct qmstore_config *c, uint32_t keys)
 
 TEST_WITH(test_restored, make_test_dir, remove_test_dir)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     const uint32_t keys = 3000;
     struct qmstore *s;
-    int status;
     pid_t pid;
 
-    configure(&c);
     c.policy = "lfu";
     c.durability = QMSTORE_SYNC;
     c.disk = "bdb";
@@ -174,8 +165,7 @@ TEST_WITH(test_restored, make_test_dir, remove_test_dir)
     fflush(NULL);
     if ((pid = fork()) == 0)
         work(&c, keys);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    child_ends_well(pid);
     s = open_ok(&c);
     for (uint32_t key = 0; key < keys; key++)
         if (qmstore_get(s, &key, sizeof key, NULL, NULL, NULL) != 0)
@@ -188,11 +178,10 @@ TEST_WITH(test_restored, make_test_dir, remove_test_dir)
 TEST_WITH(test_refused, make_test_dir, remove_test_dir)
 {
     const uint32_t keys = 2000;
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
     char name[120];
 
-    configure(&c);
     c.policy = "lru";
     c.disk = "files";
     c.durability = QMSTORE_NONE;
@@ -220,10 +209,9 @@ TEST_WITH(test_refused, make_test_dir, remove_test_dir)
 /* A log of what is overwritten all the time is begun anew. */
 TEST_WITH(test_log, make_test_dir, remove_test_dir)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
 
-    configure(&c);
     s = open_ok(&c);
     for (uint32_t i = 0; i < 20000; i++) {
         put(s, i % 100, 2000, 0);
@@ -237,10 +225,9 @@ TEST_WITH(test_log, make_test_dir, remove_test_dir)
 TEST_WITH(test_growing, make_test_dir, remove_test_dir)
 {
     const uint32_t keys = 200;
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
 
-    configure(&c);
     c.durability = QMSTORE_NONE;
     c.policy = "lru";
     s = open_ok(&c);
@@ -263,10 +250,9 @@ TEST_WITH(test_moving, make_test_dir, remove_test_dir)
 {
     static const size_t sizes[] = {100, 100000, 3000, 0, 70000, 64};
     const uint32_t keys = 50;
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
 
-    configure(&c);
     c.memory = 16 << 20;
     c.durability = QMSTORE_NONE;
     c.policy = "lru";
@@ -286,10 +272,9 @@ TEST_WITH(test_moving, make_test_dir, remove_test_dir)
 TEST_WITH(test_changed, make_test_dir, remove_test_dir)
 {
     const uint32_t keys = 300000;
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
 
-    configure(&c);
     c.memory = 16 << 20;
     c.policy = "lfu";
     c.durability = QMSTORE_NONE;
@@ -332,11 +317,10 @@ static int tell(void *opaque, const void *key, size_t key_len, const void *value
 TEST_WITH(test_walk, make_test_dir, remove_test_dir)
 {
     for (unsigned in_memory = 0; in_memory < 2; in_memory++) {
-        struct qmstore_config c;
+        struct qmstore_config c = config();
         uint64_t cursor = 0;
         struct qmstore *s;
 
-        configure(&c);
         c.memory = in_memory ? 64 << 20 : 1 << 20;
         s = open_ok(&c);
         for (uint32_t key = 0; key < LARGE_KEYS; key++)
@@ -365,11 +349,10 @@ TEST_WITH(test_told, make_test_dir, remove_test_dir)
     const uint32_t keys = 18000;
     struct mallinfo2 before = mallinfo2(), after;
     struct qmstore_stats stats;
-    struct qmstore_config c;
+    struct qmstore_config c = config();
     struct qmstore *s;
     uint64_t allocated, told;
 
-    configure(&c);
     c.policy = "lfu";
     c.disk = "files"; /* allocates nothing that stays */
     c.durability = QMSTORE_NONE;

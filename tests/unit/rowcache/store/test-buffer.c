@@ -44,15 +44,12 @@ static void put(uint32_t key)
 static void open_store(enum qmstore_durability durability, uint64_t write_buffer)
 {
     static struct disk_ops reading;
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
     c.memory = 4 << 20;
     c.policy = "lfu";
     c.durability = durability;
     c.write_buffer = write_buffer;
-    c.threadless = true;
     remove_below(test_dir);
     during = 0;
     refuses = false;

@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tests/harness.h"
 #include "testing.h"
 
 /* Keys that are in use at a time. As many of earlier times may not have expired yet. */

@@ -4,7 +4,6 @@
  * come back and leave again as they were are not written. */
 #include "rowcache/store/store.h"
 
-#include "tests/harness.h"
 #include "testing.h"
 
 static struct store_hash hash_of(uint32_t key)
@@ -94,15 +93,11 @@ TEST_WITH(test_comes_late, make_test_dir, remove_test_dir)
 
 static struct qmstore *open_lfu(enum qmstore_durability durability)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
     remove_below(test_dir);
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.policy = "lfu";
     c.durability = durability;
-    c.threadless = true;
     return open_ok(&c);
 }
 
@@ -210,17 +205,13 @@ TEST_WITH(test_unchanged, make_test_dir, remove_test_dir)
 
     for (unsigned n = 0; n < 6; n++) {
         struct qmstore_stats before, after;
-        struct qmstore_config c;
+        struct qmstore_config c = small_config();
         struct qmstore *s;
         uint32_t key;
 
         remove_below(test_dir);
-        qmstore_config_init(&c);
-        c.path = test_dir;
-        c.memory = 1 << 20;
         c.policy = policies[n % 3];
         c.durability = n < 3 ? QMSTORE_SYNC : QMSTORE_NONE;
-        c.threadless = true;
         s = open_ok(&c);
         for (key = 0; key < KEYS; key++)
             assert_int_equal(qmstore_put(s, &key, sizeof key, value, SIZE, 0), 0);

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 6000, LARGE = 200, LARGEST = 9000, FILES = 16, PAGE = 4096 };
@@ -76,16 +75,15 @@ static size_t value_of(uint32_t key, char *value)
     return len;
 }
 
-static void configure(struct qmstore_config *c, const char *disk)
+static struct qmstore_config config(const char *disk)
 {
-    qmstore_config_init(c);
-    c->path = test_dir;
-    c->memory = 1 << 20;
-    c->write_buffer = 8 << 10;
-    c->policy = "lru";
-    c->disk = disk;
-    c->threadless = true;
-    c->warn = warn;
+    struct qmstore_config c = small_config();
+
+    c.write_buffer = 8 << 10;
+    c.policy = "lru";
+    c.disk = disk;
+    c.warn = warn;
+    return c;
 }
 
 static void make(const struct qmstore_config *c)
@@ -245,9 +243,8 @@ TEST_WITH(test_damage, make_memory_dir, remove_test_dir)
     static const char *const disks[] = {"lmdb", "bdb"};
 
     for (unsigned d = 0; d < 2; d++) {
-        struct qmstore_config c;
+        struct qmstore_config c = config(disks[d]);
 
-        configure(&c, disks[d]);
         remove_below(test_dir);
         make(&c);
         told = 0;
@@ -295,9 +292,8 @@ TEST_WITH(test_bytes, make_memory_dir, remove_test_dir)
     const char *made = "";
 
     for (unsigned i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        struct qmstore_config c;
+        struct qmstore_config c = config(damages[i].disk);
 
-        configure(&c, damages[i].disk);
         remove_below(test_dir);
         if (strcmp(made, damages[i].disk) != 0)
             make(&c);
@@ -314,11 +310,10 @@ TEST_WITH(test_bytes, make_memory_dir, remove_test_dir)
 /* Both meta pages are of a version to come: that is no damage. */
 TEST_WITH(test_later_version, make_memory_dir, remove_test_dir)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = config("lmdb");
     struct qmstore *s;
     char err[400], aside[100];
 
-    configure(&c, "lmdb");
     make(&c);
     put_byte("data.mdb", 20, 2);
     put_byte("data.mdb", PAGE + 20, 2);

@@ -7,7 +7,6 @@
  *
  *   store-edges [TEST] */
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "rowcache/store/store.h"
 
@@ -37,15 +36,11 @@ uint64_t __wrap_store_ticks(void)
 static struct qmstore_config config(const char *policy, const char *disk,
                                     enum qmstore_durability durability)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.policy = policy;
     c.disk = disk;
     c.durability = durability;
-    c.threadless = true;
     return c;
 }
 
@@ -149,14 +144,12 @@ static int push_out_in_batch(const struct qmstore_config *c, bool deletes)
 static void run_and_end(int (*run)(const struct qmstore_config *, bool),
                         const struct qmstore_config *c, bool how)
 {
-    int status;
     pid_t pid;
 
     fflush(NULL);
     if ((pid = fork()) == 0)
         _exit(run(c, how));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    child_ends_well(pid);
 }
 
 /* What the batch made of the key is there after a crash, and not what left memory. */
@@ -184,7 +177,6 @@ TEST_WITH(test_no_log_buffer, make_test_dir, remove_test_dir)
     enum { KEYS = 50 };
     struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
     struct qmstore *s;
-    int status;
     pid_t pid;
 
     c.log_buffer = 0;
@@ -195,8 +187,7 @@ TEST_WITH(test_no_log_buffer, make_test_dir, remove_test_dir)
             put(s, key, SIZE);
         _exit(0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    child_ends_well(pid);
     s = open_ok(&c);
     assert_int_equal(stats_of(s).keys, KEYS);
     assert_int_equal(stats_of(s).lost, 0);

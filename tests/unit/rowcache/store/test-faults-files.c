@@ -5,7 +5,6 @@
  * Linked with --wrap for readdir64. */
 #include <dirent.h>
 
-#include "tests/harness.h"
 #include "faults.h"
 
 static bool listing_fails; /* of the layer's directories */

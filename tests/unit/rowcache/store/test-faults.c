@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 
 #include "rowcache/store/store.h"
 
@@ -158,7 +157,6 @@ TEST_WITH(test_two_processes, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config();
     struct qmstore *s = open_ok(&c);
-    int status;
     pid_t child = fork();
 
     if (child == 0) {
@@ -168,8 +166,7 @@ TEST_WITH(test_two_processes, make_test_dir, remove_test_dir)
 
         _exit(r == EBUSY && strstr(err, "another process") ? 0 : 1);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    child_ends_well(child);
     expect_refused(&c, EBUSY, "another process"); /* nor twice in one */
     assert_int_equal(qmstore_close(s), 0);
 }
@@ -302,14 +299,12 @@ TEST_WITH(test_new_log_refused, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config();
     struct qmstore *s;
-    int status;
     pid_t child;
 
     fflush(NULL);
     if ((child = fork()) == 0)
         _exit(go_on(&c));
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    child_ends_well(child);
     s = open_ok(&c);
     assert_int_equal(count(s, 10), 10);
     assert_int_equal(stats_of(s).lost, 0);
@@ -447,7 +442,6 @@ TEST_WITH(test_torn_batch, make_test_dir, remove_test_dir)
         struct qmstore *s;
         struct stat st;
         char path[160];
-        int status;
         pid_t child;
 
         remove_below(test_dir);
@@ -465,8 +459,7 @@ TEST_WITH(test_torn_batch, make_test_dir, remove_test_dir)
                 _exit(1);
             _exit(0); /* as if killed */
         }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        child_ends_well(child);
         snprintf(path, sizeof path, "%s/0/log", test_dir);
         assert_int_equal(stat(path, &st), 0);
         assert_int_equal(truncate(path, st.st_size - cut), 0);

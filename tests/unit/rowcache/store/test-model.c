@@ -3,7 +3,6 @@
  * policy, disk layer and durability; reopened in between.
  *
  *   store-model [SEED [RUNS]] */
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 3000, OPERATIONS = 15000, LONGEST = 3000 };

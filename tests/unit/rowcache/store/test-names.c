@@ -57,17 +57,13 @@ static unsigned number_of(const void *key, size_t len)
 
 static struct qmstore_config config(const char *layer)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
     c.disk = layer;
     c.policy = "lru";
-    c.memory = 1 << 20;
     c.write_buffer = 16 << 10;
     c.disk_cache = 300 << 10;
     c.log_buffer = 16 << 10;
-    c.threadless = true;
     return c;
 }
 

@@ -5,7 +5,6 @@
 
 #include "rowcache/store/store.h"
 
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { VALUE = 4000 };
@@ -15,16 +14,12 @@ static char value[VALUE];
 /* A store whose memory has room for `keys` keys with such values. */
 static struct qmstore *open_for(const char *policy, unsigned keys)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
     struct qmstore *s;
 
     remove_below(test_dir);
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.policy = policy;
     c.durability = QMSTORE_NONE;
-    c.threadless = true;
     s = open_ok(&c);
     s->partitions[0].memory =
         store_table_bytes(&s->partitions[0].table) +
@@ -185,19 +180,15 @@ static uint64_t hits_of(const char *policy, size_t value_len, unsigned calls)
     enum { KEYS = 4000 };
     static double cumulative[KEYS];
     uint64_t seed = 5, before = 0, hits;
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
     struct qmstore *s;
     double sum = 0;
 
     for (unsigned i = 0; i < KEYS; i++)
         cumulative[i] = sum += 1 / (double)(i + 1);
     remove_below(test_dir);
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.policy = policy;
     c.durability = QMSTORE_NONE;
-    c.threadless = true;
     s = open_ok(&c);
     for (unsigned i = 0; i < calls; i++) {
         double x = sum * (double)(rnd(&seed) >> 11) / 9007199254740992.;
@@ -251,16 +242,12 @@ TEST_WITH(test_shift, make_test_dir, remove_test_dir)
 TEST_WITH(test_fading, make_test_dir, remove_test_dir)
 {
     enum { OFTEN = 1600, RARELY = 6000, SIZE = 400, ROUNDS = 300, COUNTED = 50 };
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
     uint64_t hits = 0, seed = 9;
     struct qmstore *s;
     uint32_t rare = 0;
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.durability = QMSTORE_NONE;
-    c.threadless = true;
     s = open_ok(&c);
     for (uint32_t k = 0; k < OFTEN + RARELY; k++)
         assert_int_equal(qmstore_put(s, &k, sizeof k, value, SIZE, 0), 0);
@@ -339,18 +326,14 @@ TEST_WITH(test_filter_is_rebuilt, make_test_dir, remove_test_dir)
 TEST_WITH(test_failed_batch, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 40 };
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
     struct partition *p;
     struct qmstore *s;
     char name[120];
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.policy = "lru";
     c.disk = "files";
     c.durability = QMSTORE_NONE;
-    c.threadless = true;
     s = open_ok(&c);
     p = &s->partitions[0];
     p->memory = store_table_bytes(&p->table);

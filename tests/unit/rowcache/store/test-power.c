@@ -7,14 +7,12 @@
  * QMSTORE_SYNC and up to the last qmstore_flush() all that were acknowledged.
  *
  *   store-power [SEED [RUNS]] */
-#include "tests/harness.h"
 #include "testing.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -47,18 +45,18 @@ static void value_of(unsigned key, uint32_t version, char *value, size_t *len)
         value[i] = (char)(version + i * key);
 }
 
-static void configure(struct qmstore_config *c, const char *path, unsigned run)
+static struct qmstore_config config(const char *path, unsigned run)
 {
-    qmstore_config_init(c);
-    c->path = path;
-    c->memory = 1 << 20;
-    c->disk = "files";
-    c->policy = run % 3 == 0 ? "lfu" : run % 3 == 1 ? "lru" : "wtinylfu";
-    c->durability = run % 2 ? QMSTORE_SYNC : QMSTORE_LAZY;
-    c->write_buffer = 32 << 10;
-    c->disk_cache = 512 << 10;
-    c->log_buffer = 32 << 10;
-    c->threadless = true;
+    struct qmstore_config c = small_config();
+
+    c.path = path;
+    c.disk = "files";
+    c.policy = run % 3 == 0 ? "lfu" : run % 3 == 1 ? "lru" : "wtinylfu";
+    c.durability = run % 2 ? QMSTORE_SYNC : QMSTORE_LAZY;
+    c.write_buffer = 32 << 10;
+    c.disk_cache = 512 << 10;
+    c.log_buffer = 32 << 10;
+    return c;
 }
 
 static void change(struct qmstore *s, unsigned n, bool sync, uint32_t first)
@@ -226,7 +224,7 @@ TEST_WITH(test_power, make_memory_dir, remove_test_dir)
         }
         mkdir(disk.hold, 0700);
         memset(work, 0, sizeof *work);
-        configure(&c, disk.base, run);
+        c = config(disk.base, run);
         rnd(&seed);
         fflush(NULL);
         pid = fork();
@@ -243,7 +241,7 @@ TEST_WITH(test_power, make_memory_dir, remove_test_dir)
         remove_below(disk.hold);
         disk.base[0] = 0;
         reboot();
-        configure(&c, disk.image, run);
+        c = config(disk.image, run);
         c.warn = warned;
         warnings = 0;
         s = open_ok(&c);
@@ -260,7 +258,6 @@ TEST_WITH(test_closed, make_memory_dir, remove_test_dir)
     struct qmstore_config c;
     struct qmstore *s;
     uint16_t key = 7;
-    int status;
     pid_t pid;
 
     snprintf(disk.base, sizeof disk.base, "%s/a", test_dir);
@@ -268,7 +265,7 @@ TEST_WITH(test_closed, make_memory_dir, remove_test_dir)
     snprintf(disk.hold, sizeof disk.hold, "%s/hold", test_dir);
     mkdir(disk.base, 0700);
     mkdir(disk.hold, 0700);
-    configure(&c, disk.base, 0);
+    c = config(disk.base, 0);
     c.durability = QMSTORE_NONE;
     c.warn = warned;
     fflush(NULL);
@@ -278,8 +275,7 @@ TEST_WITH(test_closed, make_memory_dir, remove_test_dir)
         assert_int_equal(qmstore_close(s), 0);
         power_disk_end();
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    child_ends_well(pid);
     disk.base[0] = 0;
     c.path = disk.image;
     warnings = 0;
@@ -299,7 +295,7 @@ TEST_WITH(test_part, make_memory_dir, remove_test_dir)
     uint16_t key, put;
 
     snprintf(path, sizeof path, "%s/part", test_dir);
-    configure(&c, path, 1);
+    c = config(path, 1);
     c.false_positives = 0;
     s = open_ok(&c);
     disk.fail_after = 6;

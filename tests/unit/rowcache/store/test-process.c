@@ -7,8 +7,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "tests/harness.h"
-
 #include "testing.h"
 
 static const char *const disks[] = {"lmdb", "bdb", "files"};

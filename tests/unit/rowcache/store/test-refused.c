@@ -5,11 +5,9 @@
  *
  *   store-refused [OPERATIONS [SEED]] */
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "rowcache/store/store.h"
 
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 12000, LONGEST = 200 };
@@ -129,22 +127,17 @@ static void work(const struct qmstore_config *c)
 static void run(const char *policy, const char *disk,
                 enum qmstore_durability durability)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
     struct qmstore *s;
-    int status;
 
     remove_below(test_dir);
     memset(model, 0, KEYS * sizeof *model);
     refusals = 0;
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.write_buffer = 32 << 10;
     c.log_buffer = 16 << 10;
     c.policy = policy;
     c.disk = disk;
     c.durability = durability;
-    c.threadless = true;
     if (durability == QMSTORE_NONE) {
         work(&c);
     } else {
@@ -153,8 +146,7 @@ static void run(const char *policy, const char *disk,
         assert_int_not_equal(child, -1);
         if (child == 0)
             work(&c);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        child_ends_well(child);
     }
     s = open_ok(&c);
     assert_int_equal(stats_of(s).lost, 0);

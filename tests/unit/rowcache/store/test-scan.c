@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "tests/harness.h"
 #include "testing.h"
 
 /* The first STAY keys are there all the time. */
@@ -132,10 +131,8 @@ static void warn(void *opaque, const char *text)
 static struct qmstore_config config(const char *policy, const char *disk,
                                     unsigned partitions)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
     c.partitions = partitions;
     c.memory = (UINT64_C(1) << 20) * partitions;
     c.write_buffer = (32 << 10) * partitions;
@@ -143,7 +140,6 @@ static struct qmstore_config config(const char *policy, const char *disk,
     c.log_buffer = 16 << 10;
     c.policy = policy;
     c.disk = disk;
-    c.threadless = true;
     c.warn = warn;
     c.durability = QMSTORE_NONE;
     remove_below(test_dir);

@@ -2,9 +2,7 @@
 /* test-state.c - the file "state": damaged, missing, of version 1. */
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 300, HEAD = 72, CHECKSUM = 64, ACKNOWLEDGED = 512 };
@@ -18,14 +16,10 @@ static void warn(void *opaque, const char *text)
 
 static struct qmstore_config config(enum qmstore_durability durability)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.durability = durability;
     c.log_buffer = 16 << 10;
-    c.threadless = true;
     c.warn = warn;
     return c;
 }
@@ -40,7 +34,6 @@ static void put_all(struct qmstore *s)
 static void make(enum qmstore_durability durability, bool closed)
 {
     struct qmstore_config c = config(durability);
-    int status;
     pid_t pid;
 
     remove_below(test_dir);
@@ -50,8 +43,7 @@ static void make(enum qmstore_durability durability, bool closed)
         put_all(s);
         _exit(closed && qmstore_close(s) != 0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    child_ends_well(pid);
     message[0] = 0;
 }
 

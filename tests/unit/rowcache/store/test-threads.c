@@ -12,7 +12,6 @@
 
 #include "rowcache/store/store.h"
 
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { STAY = 1500, OWN = 4000, LONGEST = 1500, THREADS = 2, BATCH = 6 };

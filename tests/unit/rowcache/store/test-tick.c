@@ -5,11 +5,9 @@
  * The store's clock is the test's (linked with --wrap=store_now), and so are its ticks.
  *
  *   store-tick [TEST] */
-#include <sys/wait.h>
 
 #include "rowcache/store/store.h"
 
-#include "tests/harness.h"
 #include "testing.h"
 
 enum { LIFE = 1000 };
@@ -27,14 +25,10 @@ uint64_t __wrap_store_now(void)
 
 static struct qmstore *open_with(enum qmstore_durability durability)
 {
-    struct qmstore_config c;
+    struct qmstore_config c = small_config();
 
-    qmstore_config_init(&c);
-    c.path = test_dir;
-    c.memory = 1 << 20;
     c.policy = "lru";
     c.durability = durability;
-    c.threadless = true;
     return open_ok(&c);
 }
 
@@ -152,7 +146,6 @@ TEST_WITH(test_log, make_test_dir, remove_test_dir)
     for (unsigned ticks = 0; ticks < 2; ticks++) {
         struct qmstore *s;
         pid_t child;
-        int status;
 
         remove_below(test_dir);
         child = fork();
@@ -164,8 +157,7 @@ TEST_WITH(test_log, make_test_dir, remove_test_dir)
                 store_tick(s, 0);
             _exit(0);
         }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        child_ends_well(child);
         s = open_with(QMSTORE_LAZY);
         assert_int_equal(get(s), ticks ? 0 : ENOENT);
         assert_int_equal(qmstore_close(s), 0);

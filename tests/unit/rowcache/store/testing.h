@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/harness.h"
@@ -59,6 +60,27 @@ static inline int remove_test_dir(void **state)
 {
     remove_below(test_dir);
     return 0;
+}
+
+/* Of a store in the test's directory, as small as may be, without a thread. */
+static inline struct qmstore_config small_config(void)
+{
+    struct qmstore_config c;
+
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.memory = 1 << 20;
+    c.threadless = true;
+    return c;
+}
+
+/* Waits for a child, which must end with 0. */
+static inline void child_ends_well(pid_t child)
+{
+    int status;
+
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 static inline struct qmstore *open_ok(const struct qmstore_config *c)
