@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-auto.c - read-ahead that learns, in virtual time: what each rule asks for, and
  * that a rule that does not pay for a table stops, there and nowhere else. */
-#include "tests/harness.h"
+#include "testing.h"
 
 #include "rowcache/readahead/auto.h"
 #include "rowcache/readahead/changes.h"
@@ -48,11 +48,6 @@ static struct qm_auto *new_of(unsigned rules, bool watches)
 static struct qm_auto *new_auto(unsigned rules)
 {
     return new_of(rules, false);
-}
-
-static struct qm_item item(uint32_t table, int64_t row)
-{
-    return (struct qm_item){table, row};
 }
 
 static enum qm_auto_read miss(struct qm_auto *ra, uint64_t now, struct qm_item of)

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-changes.c - rows that changed, in virtual time: when which are taken, and which
  * share of them is foreseen to be read. */
-#include "tests/harness.h"
+#include "testing.h"
 
 #include "rowcache/readahead/changes.h"
 
 static struct qm_numbers numbers;
-
-static struct qm_item item(uint32_t table, int64_t row)
-{
-    return (struct qm_item){table, row};
-}
 
 static struct qm_changes *new_changes(void)
 {

@@ -1,42 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-cost.c - what a row of an arm costs is told by many SELECTs, not by the last. */
-#include "tests/harness.h"
-
-#include "rowcache/readahead/yield.h"
-
-/* A pool that is idle, reads of 1000 us. */
-static struct qm_rule_yield *new_yield(void)
-{
-    struct qm_rule_yield *w = qm_rule_yield_new(5000, false);
-
-    assert_non_null(w);
-    for (int i = 0; i < 100; i++)
-        qm_rule_yield_read(w, 1000);
-    return w;
-}
-
-static enum qm_rule_yield_state state_of(struct qm_rule_yield *w, unsigned arm)
-{
-    return qm_rule_yield_get(w, arm)->state;
-}
-
-/* Rows that cost us each, of which used of a hundred are used. */
-static unsigned fetch(struct qm_rule_yield *w, uint64_t now, unsigned arm,
-                      unsigned rows, double us, unsigned used)
-{
-    unsigned allowed = qm_rule_yield_allow(w, now, arm, rows);
-
-    qm_rule_yield_paid(w, arm, allowed, us * allowed, 0);
-    for (unsigned i = 0; i < allowed; i++)
-        qm_rule_yield_judge(w, now, arm, i * 61 % 100 < used);
-    return allowed;
-}
+#include "testing.h"
 
 /* What a SELECT of a few rows cost, which waited for a processor, says less than what
  * many others did; if all cost that, the arm goes off. */
 TEST(test_slow_once)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     unsigned rows = 0;
 
@@ -55,7 +25,7 @@ TEST(test_slow_once)
  * of the last 256 rows, or about. */
 TEST(test_slow_at_last)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), rows = 0;
 
     fetch(w, 0, arm, 96, 100, 50);
@@ -123,7 +93,7 @@ TEST(test_dear_once)
 /* So it is for the work of rows. */
 TEST(test_much_work_once)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     qm_rule_yield_work(w, 100);

@@ -2,15 +2,10 @@
 /* test-lately.c - rows that were read or asked for lately are told from others, one by
  * one and in ranges, and are bounded. */
 #include "rowcache/readahead/lately.h"
-#include "tests/harness.h"
+#include "testing.h"
 
 /* A step is a millisecond. */
 enum { AGAIN_MS = QM_LATELY_STEPS, BLOCKS = 4 };
-
-static struct qm_item item(uint32_t table, int64_t row)
-{
-    return (struct qm_item){table, row};
-}
 
 static struct qm_lately *new_of(unsigned blocks)
 {

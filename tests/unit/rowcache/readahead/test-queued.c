@@ -2,7 +2,7 @@
 /* test-queued.c - rows that auto has asked for, and that wait to be read: they are
  * asked for once, and not at all when that is of no use any more. */
 #include "rowcache/readahead/auto.h"
-#include "tests/harness.h"
+#include "testing.h"
 
 static struct qm_auto *ra;
 static struct qm_auto_request request;
@@ -12,11 +12,6 @@ static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
     *row = (struct qm_seer_row){.first = 1, .last = 100000, .foreign_count = 1};
     row->foreign[0] = (struct qm_item){item.table + 100, item.row};
     return true;
-}
-
-static struct qm_item item(uint32_t table, int64_t row)
-{
-    return (struct qm_item){table, row};
 }
 
 static void miss(uint64_t now, uint32_t table, int64_t row)

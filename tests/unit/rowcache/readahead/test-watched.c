@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-watched.c - rows that are watched: each once, judged in the order of entry,
  * known for late reads, and bounded; and how many an arm has room for. */
-#include "tests/harness.h"
+#include "testing.h"
 
 #include "rowcache/readahead/watcher.h"
 
 static struct qm_numbers numbers;
-
-static struct qm_item item(uint32_t table, int64_t row)
-{
-    return (struct qm_item){table, row};
-}
 
 TEST(test_rows)
 {

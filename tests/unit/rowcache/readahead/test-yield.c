@@ -3,41 +3,11 @@
  * busy the database is, and that what is off is tried again, seldom. */
 #include <limits.h>
 
-#include "tests/harness.h"
-
-#include "rowcache/readahead/yield.h"
-
-/* A pool that is idle, reads of 1000 us. */
-static struct qm_rule_yield *new_yield(void)
-{
-    struct qm_rule_yield *w = qm_rule_yield_new(5000, false);
-
-    assert_non_null(w);
-    for (int i = 0; i < 100; i++)
-        qm_rule_yield_read(w, 1000);
-    return w;
-}
-
-static enum qm_rule_yield_state state_of(struct qm_rule_yield *w, unsigned arm)
-{
-    return qm_rule_yield_get(w, arm)->state;
-}
-
-/* Rows that cost us each, of which used of a hundred are used. */
-static unsigned fetch(struct qm_rule_yield *w, uint64_t now, unsigned arm,
-                      unsigned rows, double us, unsigned used)
-{
-    unsigned allowed = qm_rule_yield_allow(w, now, arm, rows);
-
-    qm_rule_yield_paid(w, arm, allowed, us * allowed, 0);
-    for (unsigned i = 0; i < allowed; i++)
-        qm_rule_yield_judge(w, now, arm, i * 61 % 100 < used);
-    return allowed;
-}
+#include "testing.h"
 
 TEST(test_trial)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned good = qm_rule_yield_find(w, 1, 0, 0),
              bad = qm_rule_yield_find(w, 1, 0, 1);
 
@@ -57,7 +27,7 @@ TEST(test_trial)
 /* As many as are out on trial. */
 TEST(test_few_are_out)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 60);
@@ -72,7 +42,7 @@ TEST(test_few_are_out)
  */
 TEST(test_soon)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     assert_false(qm_rule_yield_is_soon(w, arm));
@@ -90,7 +60,7 @@ TEST(test_soon)
  * twice as late. */
 TEST(test_changes)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t now = 0, last = 0, tried[6];
     unsigned n = 0;
@@ -123,7 +93,7 @@ TEST(test_changes)
 /* The price rises with the connections that are busy, and with the database's time. */
 TEST(test_price)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     double idle = qm_rule_yield_price(w);
 
@@ -146,7 +116,7 @@ TEST(test_price)
 /* What takes work off the database stays on, however busy it is. */
 TEST(test_cheap)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     for (int i = 0; i < 200; i++)
@@ -159,7 +129,7 @@ TEST(test_cheap)
 /* Where processors are scarce, what earns little goes off; what earns much stays on. */
 TEST(test_processors)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned little = qm_rule_yield_find(w, 1, 0, 0),
              much = qm_rule_yield_find(w, 1, 0, 1);
     double idle = qm_rule_yield_price(w);
@@ -191,7 +161,7 @@ TEST(test_processors)
     assert_true(qm_rule_yield_price(w) == idle);
     qm_rule_yield_free(w);
 
-    w = new_yield();
+    w = new_yield(false);
     qm_rule_yield_processors(w, 1); /* from the first second on */
     assert_true(qm_rule_yield_price(w) == idle + 3);
     qm_rule_yield_free(w);
@@ -202,7 +172,7 @@ TEST(test_processors)
  */
 TEST(test_room)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
 
     assert_int_equal(qm_rule_yield_room(w, 0, arm), 96);
@@ -229,7 +199,7 @@ TEST(test_room)
 /* Rows that are used after they were judged bring the arm back at once. */
 TEST(test_late)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     fetch(w, 0, arm, 96, 100, 0);
@@ -244,7 +214,7 @@ TEST(test_late)
  */
 TEST(test_foreseen)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     qm_rule_yield_foresee(w, arm, 0);
@@ -274,7 +244,7 @@ TEST(test_foreseen)
  * says little where others did not. */
 TEST(test_foreseen_cost)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
 
     qm_rule_yield_foresee(w, arm, .05);
@@ -320,7 +290,7 @@ static void judge(struct qm_rule_yield *w, uint64_t now, unsigned arm, unsigned 
  * and back when they are used in the rest of it. */
 TEST(test_age)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t retry_ms;
 
@@ -351,7 +321,7 @@ TEST(test_age)
  * other rows are not. */
 TEST(test_first_are_used)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t now = 1000;
 
@@ -372,7 +342,7 @@ TEST(test_first_are_used)
  * are, the less work may it be. */
 TEST(test_work)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
     unsigned much = qm_rule_yield_find(w, 1, 0, 0),
              little = qm_rule_yield_find(w, 1, 0, 1), *arms[] = {&much, &little};
     double idle = qm_rule_yield_price(w);
@@ -421,20 +391,10 @@ static void judge_watched(struct qm_rule_yield *w, uint64_t now, unsigned arm,
         qm_rule_yield_judge_watched(w, now, arm, since, outcome);
 }
 
-static struct qm_rule_yield *new_watching(void)
-{
-    struct qm_rule_yield *w = qm_rule_yield_new(5000, true);
-
-    assert_non_null(w);
-    for (int i = 0; i < 100; i++)
-        qm_rule_yield_read(w, 1000);
-    return w;
-}
-
 /* An arm fetches nothing until rows that it would have fetched are read. */
 TEST(test_watched)
 {
-    struct qm_rule_yield *w = new_watching();
+    struct qm_rule_yield *w = new_yield(true);
     unsigned good = qm_rule_yield_find(w, 1, 0, 0),
              bad = qm_rule_yield_find(w, 1, 0, 1);
     const struct qm_rule_yield_arm *a = qm_rule_yield_get(w, good);
@@ -511,7 +471,7 @@ TEST(test_watched)
  * rows do, and, once that is known, as its own. */
 TEST(test_watched_cost)
 {
-    struct qm_rule_yield *w = new_watching();
+    struct qm_rule_yield *w = new_yield(true);
     unsigned others = qm_rule_yield_find(w, 9, 0, 0),
              arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t now = 1000;
@@ -549,7 +509,7 @@ TEST(test_watched_cost)
 
 TEST(test_bound)
 {
-    struct qm_rule_yield *w = new_yield();
+    struct qm_rule_yield *w = new_yield(false);
 
     for (unsigned i = 0; i < QM_RULE_YIELD_ARMS; i++)
         assert_int_equal(qm_rule_yield_find(w, i, 3, 9), i + 1);
