@@ -2,23 +2,11 @@
 /* test-sim.c - simulations whose every step was worked out by hand. */
 #include <stdio.h>
 
-#include "tests/harness.h"
-
 #include "engine/memory.h"
 #include "sim/mine.h"
-#include "sim/sim.h"
+#include "testing.h"
 
 enum { BLOCK = 4096 };
-
-static struct qm_sim *new_sim(const struct qm_sim_config *config)
-{
-    char err[256] = "";
-    struct qm_sim *sim = qm_sim_new(config, err, sizeof err);
-
-    if (!sim)
-        fail_msg("%s", err);
-    return sim;
-}
 
 static struct qm_sim_config paper(const char *policy, uint64_t blocks)
 {
@@ -31,33 +19,14 @@ static struct qm_sim_config paper(const char *policy, uint64_t blocks)
     return config;
 }
 
-static void event(struct qm_sim *sim, const struct qm_event *e)
-{
-    assert_int_equal(qm_sim_event(sim, e), 0);
-}
-
-static void begin(struct qm_sim *sim, uint32_t slot)
-{
-    event(sim, &(struct qm_event){.type = QM_TRACE_BEGIN,
-                                  .ctx = slot,
-                                  .slot = slot,
-                                  .kind = QM_TRANSACTION,
-                                  .klass = "t"});
-}
-
-static void end(struct qm_sim *sim, uint32_t slot)
-{
-    event(sim, &(struct qm_event){.type = QM_TRACE_END, .ctx = slot, .slot = slot});
-}
-
 static void request(struct qm_sim *sim, char type, uint32_t slot, uint64_t block,
                     uint64_t count)
 {
-    event(sim, &(struct qm_event){.type = type,
-                                  .ctx = slot,
-                                  .slot = slot,
-                                  .offset = block * BLOCK,
-                                  .length = count * BLOCK});
+    event(sim, (struct qm_event){.type = type,
+                                 .ctx = slot,
+                                 .slot = slot,
+                                 .offset = block * BLOCK,
+                                 .length = count * BLOCK});
 }
 
 static void assert_counts(struct qm_sim *sim, uint64_t hits, uint64_t prefetch_hits,
@@ -80,10 +49,10 @@ static void assert_counts(struct qm_sim *sim, uint64_t hits, uint64_t prefetch_h
 static void read_twice(struct qm_sim *sim)
 {
     for (int i = 0; i < 2; i++) {
-        begin(sim, 1);
+        event(sim, begins(1, 0));
         for (uint64_t block = 1; block <= 5; block++)
             request(sim, QM_TRACE_READ, 1, block, 1);
-        end(sim, 1);
+        event(sim, ends(1));
     }
 }
 
@@ -133,9 +102,9 @@ TEST(requests_of_several_blocks)
     struct qm_sim_result r;
 
     for (int i = 0; i < 2; i++) {
-        begin(sim, 1);
+        event(sim, begins(1, 0));
         request(sim, QM_TRACE_READ, 1, 1, 5);
-        end(sim, 1);
+        event(sim, ends(1));
     }
     assert_counts(sim, 0, 1, 9, 3, 1, 2);
     qm_sim_result(sim, &r);
@@ -219,13 +188,13 @@ TEST(warmup_divides)
     config.params.prefetch_share = 10000; /* 4 blocks */
     config.warmup = 5 + 60 + 2;
     sim = new_sim(&config);
-    begin(sim, 1);
+    event(sim, begins(1, 0));
     for (uint64_t block = 1; block <= 5; block++)
         request(sim, QM_TRACE_READ, 1, block, 1);
-    end(sim, 1);
+    event(sim, ends(1));
     for (uint64_t block = 100; block < 160; block++)
         request(sim, QM_TRACE_READ, 0, block, 1);
-    begin(sim, 1);
+    event(sim, begins(1, 0));
     request(sim, QM_TRACE_READ, 1, 1, 1);
     qm_sim_result(sim, &r);
     assert_true(r.warming);
@@ -433,10 +402,10 @@ static struct qm_sim *new_explained(struct qm_sim_config *config, const char *po
 
 static void read_all(struct qm_sim *sim, const uint64_t *blocks, unsigned n)
 {
-    begin(sim, 1);
+    event(sim, begins(1, 0));
     for (unsigned i = 0; i < n; i++)
         request(sim, QM_TRACE_READ, 1, blocks[i], 1);
-    end(sim, 1);
+    event(sim, ends(1));
 }
 
 /* Takes what is in the cache out of it. */
@@ -506,22 +475,22 @@ TEST(explain_rules)
         for (uint64_t block = 30; block < 50; block += 2)
             read_all(sim, (uint64_t[]){block, block + 1}, 2);
         flush(sim);
-        begin(sim, 1);
+        event(sim, begins(1, 0));
         request(sim, QM_TRACE_READ, 1, 10, 1); /* 20 is proposed */
-        begin(sim, 2);
+        event(sim, begins(2, 0));
         for (uint64_t block = 30; block < 50; block += 2) /* and leaves for these */
             request(sim, QM_TRACE_READ, 2, block, 1);
-        end(sim, 2);
+        event(sim, ends(2));
         request(sim, QM_TRACE_READ, 1, 20, 1);
-        end(sim, 1);
+        event(sim, ends(1));
         if (config.explain)
             assert_missed(sim, QM_REASON_LEFT, 1);
         flush(sim);
         for (uint64_t block = 10000; block < 200000; block += 7) {
-            begin(sim, 1);
+            event(sim, begins(1, 0));
             request(sim, QM_TRACE_READ, 1, block, 1);
             request(sim, QM_TRACE_READ, 1, block + 3, 1);
-            end(sim, 1);
+            event(sim, ends(1));
         }
         read_all(sim, (uint64_t[]){10, 20}, 2);
         if (config.explain)
@@ -558,14 +527,14 @@ static void simulate(const char *policy, bool budget, bool explained,
 
         r = r * UINT64_C(6364136223846793005) + 1442695040888963407;
         first = 100000 + (r >> 33) % 3000 * 50;
-        begin(sim, 1);
-        begin(sim, 2);
+        event(sim, begins(1, 0));
+        event(sim, begins(2, 0));
         for (unsigned k = 0; k < 6; k++) {
             request(sim, QM_TRACE_READ, 1, first + k * 7 % 50, 1);
             request(sim, QM_TRACE_READ, 2, stream + k, 1);
         }
-        end(sim, 1);
-        end(sim, 2);
+        event(sim, ends(1));
+        event(sim, ends(2));
     }
     assert_int_equal(qm_sim_finish(sim), 0);
     qm_sim_result(sim, result);

@@ -2,9 +2,7 @@
 /* test-tier.c - simulations with a second tier. */
 #include <stdio.h>
 
-#include "tests/harness.h"
-
-#include "sim/sim.h"
+#include "testing.h"
 
 enum { BLOCK = 4096, VOLUME = 4096, CACHE = 100 }; /* the latter in blocks */
 
@@ -22,24 +20,12 @@ static struct qm_sim_config simulation(const char *admit, uint64_t tier)
     return config;
 }
 
-static struct qm_sim *new_sim(const struct qm_sim_config *config)
-{
-    char err[256] = "";
-    struct qm_sim *sim = qm_sim_new(config, err, sizeof err);
-
-    if (!sim)
-        fail_msg("%s", err);
-    return sim;
-}
-
 /* One request for each of n blocks. */
 static void requests(struct qm_sim *sim, char type, uint64_t block, uint64_t n)
 {
     for (; n > 0; block++, n--) {
-        const struct qm_event e = {
-            .type = type, .offset = block * BLOCK, .length = BLOCK};
-
-        assert_int_equal(qm_sim_event(sim, &e), 0);
+        event(sim, (struct qm_event){
+                       .type = type, .offset = block * BLOCK, .length = BLOCK});
     }
 }
 
@@ -338,12 +324,6 @@ static struct qm_sim *timed(const struct qm_virtual_config *virtual, const char 
     config.tier.device = &ssd;
     config.warmup = 100;
     return new_sim(&config);
-}
-
-static void assert_us(double us, double expected)
-{
-    if (us < expected - 0.01 || us > expected + 0.01)
-        fail_msg("%.3f us, not %.3f", us, expected);
 }
 
 /* What the tier holds of a request is read at once, then the rest by runs. */

@@ -3,29 +3,25 @@
  * hand.  The device takes exactly a millisecond for each read, one after the other. */
 #include <errno.h>
 
-#include "tests/harness.h"
-
 #include "plugins/device/profile.h"
-#include "sim/sim.h"
+#include "testing.h"
 
 enum { BLOCK = 4096, MS = 1000, SIZE = 1000 * BLOCK };
 
-static struct qm_virtual_config device(unsigned clients)
+static struct qm_virtual_config timed; /* the test's */
+
+/* Of no clients: at the trace's own times. */
+static struct qm_sim_config simulation(unsigned clients, const char *policy)
 {
-    return (struct qm_virtual_config){
+    struct qm_sim_config config;
+
+    timed = (struct qm_virtual_config){
         .device = {.stations = 1, .read = {1e6, 0}, .scale = 1},
         .size = SIZE,
         .clients = clients,
         .threads = 1,
         .queue = 64,
     };
-}
-
-static struct qm_sim_config simulation(const struct qm_virtual_config *timed,
-                                       const char *policy)
-{
-    struct qm_sim_config config;
-
     qm_sim_defaults(&config);
     config.params.policy = policy;
     config.params.throttle = false;
@@ -34,23 +30,8 @@ static struct qm_sim_config simulation(const struct qm_virtual_config *timed,
     config.params.mining.degree = 2;
     config.block_size = BLOCK;
     config.cache_blocks = 100;
-    config.timed = timed;
+    config.timed = &timed;
     return config;
-}
-
-static struct qm_event begin(uint32_t slot, uint32_t parent)
-{
-    return (struct qm_event){.type = QM_TRACE_BEGIN,
-                             .ctx = slot,
-                             .slot = slot,
-                             .parent_slot = parent,
-                             .kind = parent ? QM_QUERY : QM_TRANSACTION,
-                             .klass = "t"};
-}
-
-static struct qm_event end(uint32_t slot)
-{
-    return (struct qm_event){.type = QM_TRACE_END, .ctx = slot, .slot = slot};
 }
 
 static struct qm_event reads(uint32_t slot, uint64_t us, uint64_t block, uint64_t count)
@@ -94,17 +75,10 @@ static struct qm_sim_result run(const struct qm_sim_config *config,
 
 #define RUN(config, events) run(config, events, sizeof(events) / sizeof((events)[0]))
 
-static void assert_us(double us, double expected)
-{
-    if (us < expected - 0.01 || us > expected + 0.01)
-        fail_msg("%.3f us, not %.3f", us, expected);
-}
-
 /* Three misses of one client, and a hit that takes no time. */
 TEST(one_client)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(1, "none");
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
                                       reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
     struct qm_sim_result r = RUN(&config, events);
@@ -122,8 +96,7 @@ TEST(one_client)
 /* Between the three, the client thinks: the device has nothing to do then. */
 TEST(thinking)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(1, "none");
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
                                       reads(0, 0, 9, 1)};
     struct qm_sim_result r;
@@ -139,8 +112,7 @@ TEST(thinking)
  * read. */
 TEST(two_clients)
 {
-    struct qm_virtual_config timed = device(2);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(2, "none");
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 3, 1),
                                       reads(0, 0, 5, 1), reads(0, 0, 7, 1)};
     struct qm_sim_result r = RUN(&config, events);
@@ -153,8 +125,7 @@ TEST(two_clients)
 /* Both want the same block: one read, for which the other waits. */
 TEST(one_read_for_two)
 {
-    struct qm_virtual_config timed = device(2);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(2, "none");
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 1, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
@@ -166,8 +137,7 @@ TEST(one_read_for_two)
 /* What is missing of a request is read by runs, one after the other. */
 TEST(runs)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(1, "none");
     const struct qm_event events[] = {reads(0, 0, 12, 1), reads(0, 0, 10, 6)};
     struct qm_sim_result r = RUN(&config, events);
 
@@ -179,10 +149,9 @@ TEST(runs)
 /* 1 is read from 0 to 1, its successor 20 ahead from 1 to 2; it is demanded at 1.4. */
 TEST(late_prefetch)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
-    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 1, 1),
-                                      reads(1, 0, 20, 1), end(1)};
+    struct qm_sim_config config = simulation(1, QM_PERFECT);
+    const struct qm_event events[] = {begins(1, 0), reads(1, 0, 1, 1),
+                                      reads(1, 0, 20, 1), ends(1)};
     struct qm_sim_result r;
 
     timed.think_ns = 400 * MS;
@@ -197,10 +166,9 @@ TEST(late_prefetch)
 /* The same, but it is there before it is demanded. */
 TEST(early_prefetch)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
-    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 1, 1),
-                                      reads(1, 0, 20, 1), end(1)};
+    struct qm_sim_config config = simulation(1, QM_PERFECT);
+    const struct qm_event events[] = {begins(1, 0), reads(1, 0, 1, 1),
+                                      reads(1, 0, 20, 1), ends(1)};
     struct qm_sim_result r;
 
     timed.think_ns = 1500 * MS;
@@ -214,11 +182,10 @@ TEST(early_prefetch)
  * over: it is read third, as a demand's. */
 TEST(taken_over)
 {
-    struct qm_virtual_config timed = device(2);
-    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
-    const struct qm_event events[] = {begin(1, 0),        reads(1, 0, 10, 1),
+    struct qm_sim_config config = simulation(2, QM_PERFECT);
+    const struct qm_event events[] = {begins(1, 0),       reads(1, 0, 10, 1),
                                       reads(1, 0, 20, 1), reads(1, 0, 30, 1),
-                                      begin(2, 0),        reads(2, 0, 30, 1)};
+                                      begins(2, 0),       reads(2, 0, 30, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
     assert_int_equal(r.timed.demand_reads, 2);
@@ -232,9 +199,8 @@ TEST(taken_over)
 /* Adjacent prefetches are one read. */
 TEST(joined)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
-    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 10, 1),
+    struct qm_sim_config config = simulation(1, QM_PERFECT);
+    const struct qm_event events[] = {begins(1, 0), reads(1, 0, 10, 1),
                                       reads(1, 0, 30, 1), reads(1, 0, 31, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
@@ -246,8 +212,7 @@ TEST(joined)
 /* At the trace's own times, at twice their speed, whatever became of the others. */
 TEST(open_loop)
 {
-    struct qm_virtual_config timed = device(0);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(0, "none");
     const struct qm_event events[] = {reads(0, 7000, 1, 1), reads(0, 8000, 3, 1),
                                       reads(0, 27000, 5, 1)};
     struct qm_sim_result r;
@@ -262,8 +227,7 @@ TEST(open_loop)
 /* The same by one client, which is late with the second; that counts. */
 TEST(late_client)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(1, "none");
     const struct qm_event events[] = {reads(0, 7000, 1, 1), reads(0, 7500, 3, 1),
                                       reads(0, 20000, 5, 1)};
     struct qm_sim_result r;
@@ -277,8 +241,7 @@ TEST(late_client)
 /* The requests of the warm-up take time, but do not count. */
 TEST(warm_up)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(1, "none");
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
                                       reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
     struct qm_sim_result r;
@@ -297,18 +260,17 @@ TEST(warm_up)
  * before it comes to them; and what knows each context's future is not confused. */
 TEST(slots_again)
 {
-    struct qm_virtual_config timed = device(2);
-    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    struct qm_sim_config config = simulation(2, QM_PERFECT);
     struct qm_event events[500];
     struct qm_sim_result r;
     size_t n = 0;
 
     for (uint32_t i = 0; i < 100; i++) {
-        events[n++] = begin(1, 0);
-        events[n++] = begin(2, 1);
+        events[n++] = begins(1, 0);
+        events[n++] = begins(2, 1);
         events[n++] = reads(2, 0, i * 9, 1);
         events[n++] = reads(2, 0, i * 9 + 5, 1);
-        events[n++] = end(1); /* and 2 within it */
+        events[n++] = ends(1); /* and 2 within it */
     }
     r = run(&config, events, n);
     assert_int_equal(r.requests, 200);
@@ -319,8 +281,7 @@ TEST(slots_again)
 
 TEST(beyond_the_end)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(1, "none");
     struct qm_event event = reads(0, 0, 999, 2);
     char err[256] = "";
     struct qm_sim *sim = qm_sim_new(&config, err, sizeof err);
@@ -333,8 +294,7 @@ TEST(beyond_the_end)
 /* Each request is computed, and each read of the device. */
 TEST(a_processor_takes_time)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(1, "none");
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
                                       reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
     struct qm_sim_result r;
@@ -357,8 +317,7 @@ TEST(a_processor_takes_time)
  * again. */
 TEST(clients_wait_for_a_processor)
 {
-    struct qm_virtual_config timed = device(2);
-    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_sim_config config = simulation(2, "none");
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 1, 1),
                                       reads(0, 0, 1, 1), reads(0, 0, 1, 1)};
     struct qm_sim_result r;
@@ -379,10 +338,9 @@ TEST(clients_wait_for_a_processor)
  * 20 is submitted at 400, and read until 2300; it is demanded at 1700. */
 TEST(prefetching_takes_a_processor)
 {
-    struct qm_virtual_config timed = device(1);
-    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
-    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 1, 1),
-                                      reads(1, 0, 20, 1), end(1)};
+    struct qm_sim_config config = simulation(1, QM_PERFECT);
+    const struct qm_event events[] = {begins(1, 0), reads(1, 0, 1, 1),
+                                      reads(1, 0, 20, 1), ends(1)};
     struct qm_sim_result r;
 
     timed.think_ns = 400 * MS;
@@ -402,8 +360,7 @@ TEST(given_up)
     const unsigned loops[] = {0, 3, 0, 3};
 
     for (unsigned i = 0; i < 4; i++) {
-        struct qm_virtual_config timed = device(loops[i]);
-        struct qm_sim_config config = simulation(&timed, "seq");
+        struct qm_sim_config config = simulation(loops[i], "seq");
         struct qm_sim *sim;
         char err[256] = "";
 
@@ -412,7 +369,7 @@ TEST(given_up)
             timed.processor = (struct qm_virtual_processor){1, 50000, 30000, 1000};
         sim = qm_sim_new(&config, err, sizeof err);
         assert_non_null(sim);
-        assert_int_equal(qm_sim_event(sim, (struct qm_event[]){begin(1, 0)}), 0);
+        assert_int_equal(qm_sim_event(sim, (struct qm_event[]){begins(1, 0)}), 0);
         for (uint64_t block = 0; block < 8; block++) {
             struct qm_event one = reads(1, 0, block, 1), other = reads(0, 0, block, 3);
 
@@ -427,8 +384,7 @@ TEST(given_up)
 static struct qm_sim_result random_run(void)
 {
     static struct qm_event events[20000];
-    struct qm_virtual_config timed = device(8);
-    struct qm_sim_config config = simulation(&timed, "ppm");
+    struct qm_sim_config config = simulation(8, "ppm");
     uint64_t random = 1, last[17] = {0};
 
     timed.device = qm_device_profile_find("ssd")->config;
@@ -440,7 +396,7 @@ static struct qm_sim_result random_run(void)
         const uint32_t slot = (random >> 40) % 16 + 1;
 
         if (i < 16) {
-            events[i] = begin((uint32_t)i + 1, 0);
+            events[i] = begins((uint32_t)i + 1, 0);
             continue;
         }
         last[slot] =
@@ -466,13 +422,12 @@ TEST(the_same_twice)
 TEST(none_wait_beside_many_demands)
 {
     enum { CLIENTS = 12 };
-    struct qm_virtual_config timed = device(CLIENTS);
-    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    struct qm_sim_config config = simulation(CLIENTS, QM_PERFECT);
     struct qm_event events[3 * CLIENTS];
     struct qm_sim_result r;
 
     for (unsigned i = 0; i < CLIENTS; i++) {
-        events[3 * i] = begin(i + 1, 0);
+        events[3 * i] = begins(i + 1, 0);
         events[3 * i + 1] = reads(i + 1, 0, 50 * i, 1);
         events[3 * i + 2] = reads(i + 1, 0, 50 * i + 20, 1);
     }
