@@ -4,9 +4,30 @@
 #ifndef QM_CMINER_TESTING_H
 #define QM_CMINER_TESTING_H
 
+#include <unistd.h>
+
+#include "mining/baselines/cminer-file.h"
+#include "mining/baselines/cminer.h"
 #include "testing.h"
 
-#include "mining/baselines/cminer.h"
+/* A directory for all tests of a program, and a file of rules in it. */
+static char dir[] = "/tmp/quickmine.XXXXXX";
+static char path[64];
+
+static inline int make_dir(void **state)
+{
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/rules", dir);
+    return 0;
+}
+
+/* Nothing is left over beside the file. */
+static inline int remove_dir(void **state)
+{
+    unlink(path);
+    return rmdir(dir);
+}
 
 /* A rule a -> c or a & b -> c, in blocks, and where it stood among those of its prefix.
  */
@@ -99,6 +120,23 @@ static inline struct cminer_rules cminer_mine(const struct qm_cminer_config *con
     assert_int_equal(qm_cminer_mine(config, db, cminer_collect, &list, counts), 0);
     assert_int_equal(counts->rules, list.n);
     return list;
+}
+
+/* Writes the rules of db to path; returns how many. */
+static inline struct qm_cminer_counts cminer_write(const struct qm_cminer_info *info,
+                                                   const struct qm_cminer_db *db)
+{
+    struct qm_cminer_writer *writer;
+    struct qm_cminer_counts counts;
+    char err[256];
+
+    assert_int_equal(qm_cminer_write(path, info, db, &writer, err, sizeof err), 0);
+    assert_string_equal(err, "");
+    assert_int_equal(
+        qm_cminer_mine(&info->config, db, qm_cminer_write_prefix, writer, &counts), 0);
+    assert_int_equal(qm_cminer_write_end(writer, true, err, sizeof err), 0);
+    assert_string_equal(err, "");
+    return counts;
 }
 
 #endif

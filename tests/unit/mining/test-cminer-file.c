@@ -8,17 +8,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "mining/baselines/cminer-file.h"
-
 enum { BLOCK = 16384, HEADER = 96, SEAL = 8 };
-
-static char dir[] = "/tmp/quickmine.XXXXXX";
-static char path[64];
 
 static struct qm_cminer_db small_database(void)
 {
@@ -40,20 +34,10 @@ static struct qm_cminer_info some_info(void)
     return info;
 }
 
-/* Writes the rules of db to path; returns how many. */
 static struct qm_cminer_counts write_rules(const struct qm_cminer_db *db)
 {
-    struct qm_cminer_info info = some_info();
-    struct qm_cminer_writer *writer;
-    struct qm_cminer_counts counts;
-    char err[256];
-    assert_int_equal(qm_cminer_write(path, &info, db, &writer, err, sizeof err), 0);
-    assert_string_equal(err, "");
-    assert_int_equal(
-        qm_cminer_mine(&info.config, db, qm_cminer_write_prefix, writer, &counts), 0);
-    assert_int_equal(qm_cminer_write_end(writer, true, err, sizeof err), 0);
-    assert_string_equal(err, "");
-    return counts;
+    const struct qm_cminer_info info = some_info();
+    return cminer_write(&info, db);
 }
 
 struct bytes {
@@ -361,23 +345,7 @@ TEST(test_not_written)
     qm_cminer_db_free(&db);
 }
 
-static int set_up(void **state)
-{
-    if (!mkdtemp(dir)) {
-        return -1;
-    }
-    snprintf(path, sizeof path, "%s/rules", dir);
-    return 0;
-}
-
-/* Nothing is left over beside the file. */
-static int tear_down(void **state)
-{
-    unlink(path);
-    return rmdir(dir);
-}
-
 int main(void)
 {
-    return run_listed(set_up, tear_down);
+    return run_listed(make_dir, remove_dir);
 }

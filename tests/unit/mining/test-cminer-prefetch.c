@@ -5,12 +5,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
-
-#include "mining/baselines/cminer-file.h"
-
-static char dir[] = "/tmp/quickmine.XXXXXX";
-static char path[64];
 
 static struct qm_prefetcher *make(const char *name,
                                   const struct qm_mining_config *config)
@@ -44,14 +38,7 @@ static unsigned candidates_of(struct qm_prefetcher *p, uint64_t a, uint64_t b,
 /* Writes the rules of db, mined with these parameters. */
 static void write_rules(const struct qm_cminer_db *db, struct qm_cminer_config *config)
 {
-    struct qm_cminer_info info = {.block_size = 4096, .config = *config};
-    struct qm_cminer_writer *writer;
-    struct qm_cminer_counts counts;
-    char err[256];
-    assert_int_equal(qm_cminer_write(path, &info, db, &writer, err, sizeof err), 0);
-    assert_int_equal(
-        qm_cminer_mine(config, db, qm_cminer_write_prefix, writer, &counts), 0);
-    assert_int_equal(qm_cminer_write_end(writer, true, err, sizeof err), 0);
+    cminer_write(&(struct qm_cminer_info){.block_size = 4096, .config = *config}, db);
 }
 
 /* Appends the suffixes of a prefix, as they come in the list. */
@@ -363,22 +350,7 @@ TEST(test_threads)
     shared.p->ops->destroy(shared.p);
 }
 
-static int set_up(void **state)
-{
-    if (!mkdtemp(dir)) {
-        return -1;
-    }
-    snprintf(path, sizeof path, "%s/rules", dir);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    unlink(path);
-    return rmdir(dir);
-}
-
 int main(void)
 {
-    return run_listed(set_up, tear_down);
+    return run_listed(make_dir, remove_dir);
 }

@@ -1,71 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rules that survive a restart, and all that can be wrong with what was saved. */
-#include "testing.h"
+#include "rules-in-dir.h"
 
 #include <db.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "mining/quickmine/bdb.h"
 #include "mining/quickmine/seal.h"
 #include "model.h"
-
-/* A directory of its own for each test; the rules are in it or below it. */
-static char dir[64];
-static char path_buffer[4][512];
-
-static const char *in_dir(const char *name)
-{
-    static unsigned next;
-    char *path = path_buffer[next++ % 4];
-    snprintf(path, sizeof path_buffer[0], "%s/%s", dir, name);
-    return path;
-}
-
-static int setup(void **state)
-{
-    strcpy(dir, "/tmp/quickmine.XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
-            const char *path = in_dir(e->d_name);
-            if (unlink(path) != 0) {
-                (void)rmdir(path);
-            }
-        }
-    }
-    if (d) {
-        closedir(d);
-    }
-    return rmdir(dir);
-}
-
-static bool exists(const char *name)
-{
-    struct stat st;
-    return lstat(in_dir(name), &st) == 0;
-}
-
-static struct qm_mining_config config_for(const char *device)
-{
-    struct qm_mining_config config;
-    qm_mining_defaults(&config);
-    config.rules_dir = dir;
-    config.rules_for = device;
-    config.block_size = 16384;
-    return config;
-}
 
 static void learn_some(struct qm_prefetcher *p, struct model *model, uint64_t seed)
 {
@@ -236,14 +180,6 @@ static void save_some(const struct qm_mining_config *config)
     struct qm_prefetcher *p = make_quickmine(config);
     learn_some(p, NULL, 5);
     p->ops->destroy(p);
-}
-
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(in_dir(name), "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
 }
 
 TEST_WITH(test_other, setup, teardown)
@@ -580,41 +516,28 @@ TEST_WITH(test_save_fails, setup, teardown)
     model_free(&model);
 }
 
+static void save_on(int pipe)
+{
+    struct qm_mining_config config = config_for("disk");
+    struct qm_mining_stats stats = {0};
+    struct qm_prefetcher *p;
+    char err[1024];
+    if (qm_prefetcher_find("quickmine")->create(&config, &p, err, sizeof err)) {
+        return;
+    }
+    do {
+        learn_much(p);
+        stats = stats_of(p);
+    } while (stats.save_errors == 0 && (stats.saves == 0 || write(pipe, "x", 1) == 1));
+}
+
 /* Killed at any moment, even while it saves: the next one starts with what was saved.
  */
 TEST_WITH(test_killed, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
-    for (int round = 0; round < 8; round++) {
-        int ready[2];
-        assert_int_equal(pipe(ready), 0);
-        pid_t pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0) {
-            struct qm_prefetcher *p;
-            char err[1024];
-            if (qm_prefetcher_find("quickmine")->create(&config, &p, err, sizeof err)) {
-                _exit(1);
-            }
-            for (;;) {
-                learn_much(p);
-                struct qm_mining_stats stats = stats_of(p);
-                if (stats.save_errors > 0 ||
-                    (stats.saves > 0 && write(ready[1], "x", 1) != 1)) {
-                    _exit(1);
-                }
-            }
-        }
-        close(ready[1]);
-        char c;
-        for (int i = 0; i <= round; i++) {
-            assert_int_equal(read(ready[0], &c, 1), 1);
-        }
-        assert_int_equal(kill(pid, SIGKILL), 0);
-        int status;
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFSIGNALED(status));
-        close(ready[0]);
+    for (unsigned round = 0; round < 8; round++) {
+        kill_after(round + 1, save_on);
         struct qm_prefetcher *p = make_quickmine(&config); /* no warning */
         assert_int_equal(stats_of(p).prefixes, 9 + 8 + 7 - 3);
         p->ops->destroy(p);
