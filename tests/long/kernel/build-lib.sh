@@ -8,6 +8,8 @@
 #   build-NAME/           what is built of them
 #   nbd/                  Debian's source of nbd, patched and built
 
+. "$SOURCE_DIR/tests/long/source-package-lib.sh"
+
 : "${KEPT:=${QM_KERNEL_DIR:-$BUILD_DIR/kernel}}"
 KERNEL_SOURCE=${QM_KERNEL_SOURCE:-/usr/src/linux-source-6.1.tar.xz}
 JOBS=${QM_JOBS:-2}
@@ -91,38 +93,15 @@ build_kernel() {
     logged "$1" nice make -C "$KEPT/$2" O="$KEPT/build-$1" -j"$JOBS" bzImage
 }
 
-# nbd_source SED-SCRIPT: Debian's source package nbd into $KEPT/nbd.new, by an apt of our
-# own that has the sources of where this machine gets its packages, edited so.
-nbd_source() {
-    local apt=$KEPT/apt list
-
-    rm -rf "${apt:?}"
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
-    for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
-        /etc/apt/sources.list.d/*.sources; do
-        [ ! -f "$list" ] || sed -E 's/^deb([[:space:]])/deb-src\1/; s/^Types:.*/Types: deb-src/
-            '"$1" "$list" >"$apt/parts/${list##*/}"
-    done
-    cat >"$apt/apt.conf" <<EOT
-Dir::State::lists "$apt/lists";
-Dir::Cache "$apt/cache";
-Dir::Etc::sourcelist "/dev/null";
-Dir::Etc::sourceparts "$apt/parts";
-EOT
-    (cd "$apt" && export APT_CONFIG=$apt/apt.conf && { apt-get -q update || :; } &&
-        apt-get -q source nbd) >"$KEPT/nbd.log" 2>&1 </dev/null || return 1
-    mv "$apt"/nbd-[0-9]*/ "$KEPT/nbd.new"
-}
-
 # Mirrors have been seen that list the package and lack the file: then the next release's,
 # which the patch is for as well.
 fetch_nbd() {
     if [ -n "${QM_NBD_SOURCE:-}" ]; then
         cp -r "$QM_NBD_SOURCE" "$KEPT/nbd.new"
-    elif ! nbd_source ''; then
+    elif ! source_package nbd '' "$KEPT/nbd.new"; then
         say "the source package nbd cannot be had; trying Debian 13's"
-        nbd_source 's/bookworm/trixie/g' || {
-            tail -n 5 "$KEPT/nbd.log" >&2
+        source_package nbd '' "$KEPT/nbd.new" 's/bookworm/trixie/g' || {
+            tail -n 5 "$KEPT/nbd.new.log" >&2
             fail "nor can that; QM_NBD_SOURCE=DIRECTORY tells where nbd's source is"
         }
     fi

@@ -2,6 +2,7 @@
 # mount-lib.sh - for the mount's tests: a server and a mount of it.  To be sourced.
 
 . "$SOURCE_DIR/scripts/lib/testing.sh"
+. "$SOURCE_DIR/tests/live/clients/image-lib.sh"
 
 ANNOUNCER=$BUILD_DIR/tests/mount-announcer
 HOSTILE=$BUILD_DIR/tests/mount-hostile
@@ -13,19 +14,6 @@ dd if=/dev/fuse of=/dev/null count=0 2>/dev/null || skip "/dev/fuse cannot be op
 for program in nbdkit fusermount3 fio; do
     command -v $program >/dev/null || skip "$program is not installed"
 done
-
-# make_image BYTES: $T/img, of random data.
-make_image() { head -c "$1" /dev/urandom >"$T/img"; }
-
-# start_server ARGS...: over $T/img; ARGS go to the filter and the plugin, and
-# what is in the array FILTERS before ours and BELOW after it.
-FILTERS=() BELOW=()
-start_server() {
-    rm -f "${T:?}/server.sock" "${T:?}/server.pid"
-    start_nbdkit server "${FILTERS[@]}" --filter="$FILTER" "${BELOW[@]}" \
-        file "$T/img" cache-size=16M "$@" || fail "the server does not start"
-    SERVER=$PID
-}
 
 # start_mount ARGS...: in the foreground, messages in $T/mount.log, its id in $MOUNT.
 start_mount() {

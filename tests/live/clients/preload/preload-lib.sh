@@ -3,6 +3,7 @@
 # of theirs routed to it.  To be sourced.
 
 . "$SOURCE_DIR/scripts/lib/testing.sh"
+. "$SOURCE_DIR/tests/live/clients/image-lib.sh"
 
 PROGRAM=$BUILD_DIR/tests/preload-program
 PRELOAD=$BUILD_DIR/lib/libqmctx-preload.so
@@ -18,19 +19,6 @@ touch "$DEV"
 echo called_from_lib:libnbd.so.0 >"$T/tsan"
 # Children that connect start threads.
 export TSAN_OPTIONS="suppressions=$T/tsan die_after_fork=0"
-
-# make_image BYTES: $T/img, of random data.
-make_image() { head -c "$1" /dev/urandom >"$T/img"; }
-
-# start_server ARGS...: over $T/img; ARGS go to the filter and the plugin, and what is in
-# the array FILTERS before ours and BELOW after it.
-FILTERS=() BELOW=()
-start_server() {
-    rm -f "${T:?}/server.sock" "${T:?}/server.pid"
-    start_nbdkit server "${FILTERS[@]}" --filter="$FILTER" "${BELOW[@]}" \
-        file "$T/img" cache-size=16M "$@" || fail "the server does not start"
-    SERVER=$PID
-}
 
 # routed COMMAND...: runs it with the library, and $DEV routed to the server.
 routed() {
