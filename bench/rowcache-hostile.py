@@ -7,7 +7,6 @@ import statistics
 import subprocess
 import sys
 import threading
-import time
 
 PATH, PAIRS, GETS, MANY = sys.argv[1], *map(int, sys.argv[2:])
 

@@ -2,7 +2,6 @@
 """no-memory.py SOCKET CONTROL [--long]: the same work again and again, and each time
 another allocation fails, or all of them for a while."""
 import mmap
-import os
 import random
 import struct
 import sys

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """change-reset.py SOCKET CONTROL: what was counted before a reset does not count any more."""
-import json
 import socket
 import sys
 

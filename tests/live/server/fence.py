@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 
-import nbd
 import client
 from client import FENCE, JOIN, WINDOW, Tagged, record, refused
 from gates import (Pending, await_call, calls, error_of, is_waiting, plain, pwrite, shut,

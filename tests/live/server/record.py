@@ -3,7 +3,7 @@
 import sys
 
 import client
-from client import QUERY, THREAD, TRANSACTION, WINDOW, Tagged
+from client import QUERY, THREAD, TRANSACTION, Tagged
 
 path = sys.argv[1]
 a = Tagged(path)

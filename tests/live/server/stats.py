@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """stats.py SOCKET STATS: the statistics, by socket and through the window."""
 import glob
-import json
 import socket
 import sys
 import time
