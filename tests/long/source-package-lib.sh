@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # source-package-lib.sh - Debian's source packages, for tests that patch them; to be sourced.
 
+# logged NAME COMMAND...: its output goes to $KEPT/NAME.log, and is shown if it fails.
+logged() {
+    local log=$KEPT/$1.log; shift
+    "$@" >"$log" 2>&1 </dev/null || { tail -n 40 "$log" >&2; fail "$* (see $log)"; }
+}
+
 # source_package NAME VERSION DIRECTORY [SED]: the source of a package, with Debian's
 # patches, becomes DIRECTORY.  Of this VERSION, or, where it cannot be had (or none is asked
 # for: ""), of the one that there is.  The sources come from where this machine has its

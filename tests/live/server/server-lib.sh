@@ -43,3 +43,10 @@ run_gated() {
         stop_nbdkit "$name" "$PID"
     fi
 }
+
+# killed: so is $SERVER, and gone.
+killed() {
+    kill -KILL "$SERVER"
+    wait_for 20 gone "$SERVER" || fail "cannot be killed"
+    forget "$SERVER"
+}

@@ -14,12 +14,6 @@
 KERNEL_SOURCE=${QM_KERNEL_SOURCE:-/usr/src/linux-source-6.1.tar.xz}
 JOBS=${QM_JOBS:-2}
 
-# logged NAME COMMAND...: its output goes to a file, and is shown if it fails.
-logged() {
-    local log=$KEPT/$1.log; shift
-    "$@" >"$log" 2>&1 </dev/null || { tail -n 40 "$log" >&2; fail "$* (see $log)"; }
-}
-
 unpack_kernel() {
     [ -e "$KEPT/pristine/.complete" ] && return
     [ -f "$KERNEL_SOURCE" ] || skip "package linux-source-6.1 is missing"

@@ -47,12 +47,6 @@ missing_for_mariadb() {
     done
 }
 
-# logged NAME COMMAND...: its output goes to a file, and is shown if it fails.
-logged() {
-    local log=$KEPT/$1.log; shift
-    "$@" >"$log" 2>&1 </dev/null || { tail -n 40 "$log" >&2; fail "$* (see $log)"; }
-}
-
 # $KEPT/pristine; returns 1 if there is no way to have it.
 mariadb_source() {
     mkdir -p "$KEPT"
