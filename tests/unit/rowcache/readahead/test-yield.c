@@ -5,9 +5,28 @@
 
 #include "testing.h"
 
-TEST(test_trial)
+static struct qm_rule_yield *w; /* the test's */
+
+static int begin(void **state)
 {
-    struct qm_rule_yield *w = new_yield(false);
+    w = new_yield(false);
+    return 0;
+}
+
+static int begin_watching(void **state)
+{
+    w = new_yield(true);
+    return 0;
+}
+
+static int end(void **state)
+{
+    qm_rule_yield_free(w);
+    return 0;
+}
+
+TEST_WITH(test_trial, begin, end)
+{
     unsigned good = qm_rule_yield_find(w, 1, 0, 0),
              bad = qm_rule_yield_find(w, 1, 0, 1);
 
@@ -21,13 +40,11 @@ TEST(test_trial)
     assert_int_equal(qm_rule_yield_allow(w, 1, bad, 10), 0);
     /* On, there is no bound. */
     assert_int_equal(qm_rule_yield_allow(w, 1, good, 5000), 5000);
-    qm_rule_yield_free(w);
 }
 
 /* As many as are out on trial. */
-TEST(test_few_are_out)
+TEST_WITH(test_few_are_out, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 60);
@@ -35,14 +52,12 @@ TEST(test_few_are_out)
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 0);
     qm_rule_yield_give_back(w, arm, 10);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 10);
-    qm_rule_yield_free(w);
 }
 
 /* One in four that are used soon is enough; one that has not been used tells nothing.
  */
-TEST(test_soon)
+TEST_WITH(test_soon, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     assert_false(qm_rule_yield_is_soon(w, arm));
@@ -53,14 +68,12 @@ TEST(test_soon)
     for (int i = 0; i < 400; i++)
         qm_rule_yield_lead(w, arm, i % 100 ? QM_RULE_YIELD_SOON_MS : 0);
     assert_false(qm_rule_yield_is_soon(w, arm));
-    qm_rule_yield_free(w);
 }
 
 /* The work of one that was on becomes another: off, and on trial later, each time
  * twice as late. */
-TEST(test_changes)
+TEST_WITH(test_changes, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t now = 0, last = 0, tried[6];
     unsigned n = 0;
@@ -87,13 +100,11 @@ TEST(test_changes)
     now += QM_RULE_YIELD_RETRY_MOST_MS;
     fetch(w, now, arm, 96, 100, 90);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
-    qm_rule_yield_free(w);
 }
 
 /* The price rises with the connections that are busy, and with the database's time. */
-TEST(test_price)
+TEST_WITH(test_price, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     double idle = qm_rule_yield_price(w);
 
@@ -110,26 +121,22 @@ TEST(test_price)
     for (int i = 0; i < 100; i++)
         qm_rule_yield_read(w, 5000);
     assert_true(qm_rule_yield_price(w) > idle + .5);
-    qm_rule_yield_free(w);
 }
 
 /* What takes work off the database stays on, however busy it is. */
-TEST(test_cheap)
+TEST_WITH(test_cheap, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     for (int i = 0; i < 200; i++)
         qm_rule_yield_busy(w, 1);
     fetch(w, 0, arm, 96, 20, 10); /* .1 * 1000 > 20 * 1.25 */
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
-    qm_rule_yield_free(w);
 }
 
 /* Where processors are scarce, what earns little goes off; what earns much stays on. */
-TEST(test_processors)
+TEST_WITH(test_processors, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned little = qm_rule_yield_find(w, 1, 0, 0),
              much = qm_rule_yield_find(w, 1, 0, 1);
     double idle = qm_rule_yield_price(w);
@@ -159,20 +166,21 @@ TEST(test_processors)
     for (int i = 0; i < 9; i++)
         qm_rule_yield_processors(w, 0);
     assert_true(qm_rule_yield_price(w) == idle);
-    qm_rule_yield_free(w);
+}
 
-    w = new_yield(false);
-    qm_rule_yield_processors(w, 1); /* from the first second on */
+TEST_WITH(test_processors_at_first, begin, end)
+{
+    double idle = qm_rule_yield_price(w);
+
+    qm_rule_yield_processors(w, 1);
     assert_true(qm_rule_yield_price(w) == idle + 3);
-    qm_rule_yield_free(w);
 }
 
 /* How many rows an arm may fetch, or watch, at most is known before they are looked
  * for.
  */
-TEST(test_room)
+TEST_WITH(test_room, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
 
     assert_int_equal(qm_rule_yield_room(w, 0, arm), 96);
@@ -193,13 +201,11 @@ TEST(test_room)
     assert_int_equal(qm_rule_yield_room(w, 0, other), UINT_MAX); /* is on */
     qm_rule_yield_foresee(w, arm, .5);
     assert_int_equal(qm_rule_yield_room(w, QM_RULE_YIELD_RETRY_MS, arm), UINT_MAX);
-    qm_rule_yield_free(w);
 }
 
 /* Rows that are used after they were judged bring the arm back at once. */
-TEST(test_late)
+TEST_WITH(test_late, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     fetch(w, 0, arm, 96, 100, 0);
@@ -207,14 +213,12 @@ TEST(test_late)
     for (int i = 0; i < 20; i++)
         qm_rule_yield_late(w, 0, arm);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
-    qm_rule_yield_free(w);
 }
 
 /* What is foreseen needs no trial but of the cost, and what is judged does not count.
  */
-TEST(test_foreseen)
+TEST_WITH(test_foreseen, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     qm_rule_yield_foresee(w, arm, 0);
@@ -237,14 +241,12 @@ TEST(test_foreseen)
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
     qm_rule_yield_foresee(w, arm, .04);
     assert_int_equal(qm_rule_yield_allow(w, 2, arm, 200), 200);
-    qm_rule_yield_free(w);
 }
 
 /* A cost that was too high is found out anew after a while; one SELECT that took long
  * says little where others did not. */
-TEST(test_foreseen_cost)
+TEST_WITH(test_foreseen_cost, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
 
     qm_rule_yield_foresee(w, arm, .05);
@@ -267,18 +269,16 @@ TEST(test_foreseen_cost)
         qm_rule_yield_paid(w, arm, 10, 3000, 0);
     assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS, arm, 500), 0);
     assert_int_equal(qm_rule_yield_allow(w, 0, other, 500), 500);
-    qm_rule_yield_free(w);
 }
 
-static void came(struct qm_rule_yield *w, unsigned arm, unsigned rows, uint64_t now)
+static void came(unsigned arm, unsigned rows, uint64_t now)
 {
     while (rows-- > 0)
         qm_rule_yield_came(w, arm, now);
 }
 
 /* Rows that came then are judged. */
-static void judge(struct qm_rule_yield *w, uint64_t now, unsigned arm, unsigned rows,
-                  uint64_t since, bool used)
+static void judge(uint64_t now, unsigned arm, unsigned rows, uint64_t since, bool used)
 {
     while (rows-- > 0) {
         qm_rule_yield_left(w, arm, since);
@@ -288,61 +288,56 @@ static void judge(struct qm_rule_yield *w, uint64_t now, unsigned arm, unsigned 
 
 /* Rows that are out count by their age: an arm is off before they have had their time,
  * and back when they are used in the rest of it. */
-TEST(test_age)
+TEST_WITH(test_age, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t retry_ms;
 
     assert_int_equal(qm_rule_yield_allow(w, 1000, arm, 96), 96);
     qm_rule_yield_paid(w, arm, 96, 9600, 0);
-    came(w, arm, 96, 1000);
+    came(arm, 96, 1000);
     assert_int_equal(qm_rule_yield_allow(w, 3400, arm, 10), 0);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_TRIAL);
     assert_int_equal(qm_rule_yield_allow(w, 3500, arm, 10), 0);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
     retry_ms = qm_rule_yield_get(w, arm)->retry_ms;
-    judge(w, 3600, arm, 6, 1000, true); /* 6 of 6 + 90 * .52 */
+    judge(3600, arm, 6, 1000, true); /* 6 of 6 + 90 * .52 */
     assert_true(qm_rule_yield_judged(w, 3600, arm) > 52.7);
     assert_true(qm_rule_yield_judged(w, 3600, arm) < 52.9);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
     assert_true(qm_rule_yield_get(w, arm)->retry_ms < retry_ms);
-    judge(w, 6000, arm, 80, 1000, false);
+    judge(6000, arm, 80, 1000, false);
     assert_true(qm_rule_yield_judged(w, 6000, arm) == 86 + 10);
     assert_true(qm_rule_yield_judged(w, 11000, arm) == 86); /* it is not young */
-    judge(w, 11000, arm, 10, 1000, false);
-    judge(w, 11000, arm, 10, 1000, false); /* there are none */
-    came(w, arm, 1, 11000);
+    judge(11000, arm, 10, 1000, false);
+    judge(11000, arm, 10, 1000, false); /* there are none */
+    came(arm, 1, 11000);
     assert_true(qm_rule_yield_judged(w, 11000, arm) == 106);
-    qm_rule_yield_free(w);
 }
 
 /* The first that are judged are those that are used: that does not turn an arm on whose
  * other rows are not. */
-TEST(test_first_are_used)
+TEST_WITH(test_first_are_used, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t now = 1000;
 
     assert_int_equal(qm_rule_yield_allow(w, now, arm, 96), 96);
     qm_rule_yield_paid(w, arm, 96, 96 * 2500, 0); /* .79 would earn */
-    came(w, arm, 96, now);
+    came(arm, 96, now);
     for (now += 100; state_of(w, arm) == QM_RULE_YIELD_TRIAL && now < 6000;
          now += 100) {
-        judge(w, now, arm, 4, now - 100, true);
-        came(w, arm, qm_rule_yield_allow(w, now, arm, 4), now);
+        judge(now, arm, 4, now - 100, true);
+        came(arm, qm_rule_yield_allow(w, now, arm, 4), now);
     }
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
     assert_true(qm_rule_yield_get(w, arm)->used >= 20);
-    qm_rule_yield_free(w);
 }
 
 /* A row may earn the time of its read and not the processors' work: the busier these
  * are, the less work may it be. */
-TEST(test_work)
+TEST_WITH(test_work, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned much = qm_rule_yield_find(w, 1, 0, 0),
              little = qm_rule_yield_find(w, 1, 0, 1), *arms[] = {&much, &little};
     double idle = qm_rule_yield_price(w);
@@ -373,18 +368,16 @@ TEST(test_work)
         qm_rule_yield_judge(w, 0, *arms[i], true);
     assert_int_equal(state_of(w, much), QM_RULE_YIELD_OFF);
     assert_int_equal(state_of(w, little), QM_RULE_YIELD_ON);
-    qm_rule_yield_free(w);
 }
 
 /* n rows are watched from now on. */
-static void watch(struct qm_rule_yield *w, uint64_t now, unsigned arm, unsigned n)
+static void watch(uint64_t now, unsigned arm, unsigned n)
 {
     while (n-- > 0)
         qm_rule_yield_watch(w, now, arm);
 }
 
-static void judge_watched(struct qm_rule_yield *w, uint64_t now, unsigned arm,
-                          unsigned n, uint64_t since,
+static void judge_watched(uint64_t now, unsigned arm, unsigned n, uint64_t since,
                           enum qm_rule_yield_outcome outcome)
 {
     while (n-- > 0)
@@ -392,9 +385,8 @@ static void judge_watched(struct qm_rule_yield *w, uint64_t now, unsigned arm,
 }
 
 /* An arm fetches nothing until rows that it would have fetched are read. */
-TEST(test_watched)
+TEST_WITH(test_watched, begin_watching, end)
 {
-    struct qm_rule_yield *w = new_yield(true);
     unsigned good = qm_rule_yield_find(w, 1, 0, 0),
              bad = qm_rule_yield_find(w, 1, 0, 1);
     const struct qm_rule_yield_arm *a = qm_rule_yield_get(w, good);
@@ -405,28 +397,28 @@ TEST(test_watched)
     assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 10), 10);
     assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 5000),
                      QM_RULE_YIELD_WATCH_ROWS);
-    watch(w, 1000, good, 10);
+    watch(1000, good, 10);
     assert_int_equal(qm_rule_yield_room(w, 1000, good), QM_RULE_YIELD_WATCH_ROWS - 10);
-    watch(w, 1000, good, QM_RULE_YIELD_WATCH_ROWS - 10);
+    watch(1000, good, QM_RULE_YIELD_WATCH_ROWS - 10);
     assert_int_equal(qm_rule_yield_room(w, 1000, good), 0);
     assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 10), 0);
     /* What is not known says nothing, and makes room. */
-    judge_watched(w, 1100, good, 184, 1000, QM_RULE_YIELD_UNKNOWN);
+    judge_watched(1100, good, 184, 1000, QM_RULE_YIELD_UNKNOWN);
     assert_true(a->judged == 0 && a->watched == 200);
-    judge_watched(w, 1100, good, 43, 1000, QM_RULE_YIELD_USED); /* and 3 of 157 */
+    judge_watched(1100, good, 43, 1000, QM_RULE_YIELD_USED); /* and 3 of 157 */
     assert_int_equal(state_of(w, good), QM_RULE_YIELD_WATCHED);
-    judge_watched(w, 1100, good, 2, 1000, QM_RULE_YIELD_USED);
+    judge_watched(1100, good, 2, 1000, QM_RULE_YIELD_USED);
     assert_int_equal(state_of(w, good), QM_RULE_YIELD_ON);
     assert_int_equal(qm_rule_yield_to_watch(w, 1100, good, 10), 0);
     /* What is still watched says nothing any more. */
     assert_true(a->used > 44 && a->judged == QM_RULE_YIELD_TRIAL_ROWS);
     used = a->used;
-    judge_watched(w, 1200, good, 155, 1000, QM_RULE_YIELD_UNUSED);
+    judge_watched(1200, good, 155, 1000, QM_RULE_YIELD_UNUSED);
     assert_true(a->judged == QM_RULE_YIELD_TRIAL_ROWS);
     assert_true(a->watched == 0 && a->watched_ms == 0);
     qm_rule_yield_late_watched(w, 1200, good);
     assert_true(a->used == used);
-    judge_watched(w, 1200, good, 1, 1000, QM_RULE_YIELD_UNUSED); /* there is none */
+    judge_watched(1200, good, 1, 1000, QM_RULE_YIELD_UNUSED); /* there is none */
     assert_true(a->watched == 0 && a->watched_ms == 0);
     /* Few are out until it is known what they cost, of which the first says little. */
     assert_int_equal(qm_rule_yield_room(w, 1200, good), 96);
@@ -443,13 +435,13 @@ TEST(test_watched)
         qm_rule_yield_paid(w, good, 1, 100, 0);
     /* Time tells of what nobody reads: 48 of 96 after half of it. */
     assert_int_equal(qm_rule_yield_to_watch(w, 2000, bad, 96), 96);
-    watch(w, 2000, bad, 96);
+    watch(2000, bad, 96);
     assert_int_equal(qm_rule_yield_to_watch(w, 4400, bad, 1), 1);
     assert_int_equal(qm_rule_yield_to_watch(w, 4500, bad, 1), 0);
     assert_int_equal(state_of(w, bad), QM_RULE_YIELD_OFF);
     assert_int_equal(qm_rule_yield_allow(w, 4500, bad, 1), 0);
     /* And reads that come late: .05 * 1000 > 100 * .25 * 1.25 */
-    judge_watched(w, 7000, bad, 96, 2000, QM_RULE_YIELD_UNUSED);
+    judge_watched(7000, bad, 96, 2000, QM_RULE_YIELD_UNUSED);
     for (int i = 0; i < 3; i++)
         qm_rule_yield_late_watched(w, 7000, bad);
     assert_int_equal(state_of(w, bad), QM_RULE_YIELD_OFF);
@@ -457,30 +449,28 @@ TEST(test_watched)
         qm_rule_yield_late_watched(w, 7000, bad);
     assert_int_equal(state_of(w, bad), QM_RULE_YIELD_ON);
     /* All that was learned of the table is forgotten, but for what is watched. */
-    watch(w, 8000, good, 2);
+    watch(8000, good, 2);
     qm_rule_yield_forget(w, 1);
     assert_int_equal(state_of(w, good), QM_RULE_YIELD_WATCHED);
     assert_int_equal(state_of(w, bad), QM_RULE_YIELD_WATCHED);
     assert_true(a->judged == 0 && a->cost_us == 0 && a->watched == 2 && a->unpaid == 0);
-    judge_watched(w, 8001, good, 2, 8000, QM_RULE_YIELD_USED);
+    judge_watched(8001, good, 2, 8000, QM_RULE_YIELD_USED);
     assert_true(a->judged == 2 && a->watched == 0 && a->watched_ms == 0);
-    qm_rule_yield_free(w);
 }
 
 /* What would be used is not fetched where it would cost more than it saves: as others'
  * rows do, and, once that is known, as its own. */
-TEST(test_watched_cost)
+TEST_WITH(test_watched_cost, begin_watching, end)
 {
-    struct qm_rule_yield *w = new_yield(true);
     unsigned others = qm_rule_yield_find(w, 9, 0, 0),
              arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t now = 1000;
 
     qm_rule_yield_work(w, 100);
     qm_rule_yield_paid(w, others, 10, 10 * 10., 10 * 90.); /* work */
-    watch(w, now, arm, 96);
-    judge_watched(w, now, arm, 10, now, QM_RULE_YIELD_USED);
-    judge_watched(w, now, arm, 86, now, QM_RULE_YIELD_UNUSED);
+    watch(now, arm, 96);
+    judge_watched(now, arm, 10, now, QM_RULE_YIELD_USED);
+    judge_watched(now, arm, 86, now, QM_RULE_YIELD_UNUSED);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF); /* .1 * 100 < 90 * .25 */
     for (int i = 0; i < 100; i++)
         qm_rule_yield_paid(w, others, 10, 10 * 10., 10 * 10.);
@@ -491,9 +481,9 @@ TEST(test_watched_cost)
         assert_int_equal(qm_rule_yield_to_watch(w, now, arm, 96), 96);
         qm_rule_yield_judge(w, now, arm, true); /* one that it fetched before */
         assert_true(qm_rule_yield_get(w, arm)->judged == 0);
-        watch(w, now, arm, 96);
-        judge_watched(w, now, arm, 10, now, QM_RULE_YIELD_USED);
-        judge_watched(w, now, arm, 86, now, QM_RULE_YIELD_UNUSED);
+        watch(now, arm, 96);
+        judge_watched(now, arm, 10, now, QM_RULE_YIELD_USED);
+        judge_watched(now, arm, 86, now, QM_RULE_YIELD_UNUSED);
         if (i == 0) { /* and its rows cost far more than others' */
             assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
             assert_int_equal(qm_rule_yield_allow(w, now, arm, 50), 50);
@@ -504,13 +494,10 @@ TEST(test_watched_cost)
         }
     }
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
-    qm_rule_yield_free(w);
 }
 
-TEST(test_bound)
+TEST_WITH(test_bound, begin, end)
 {
-    struct qm_rule_yield *w = new_yield(false);
-
     for (unsigned i = 0; i < QM_RULE_YIELD_ARMS; i++)
         assert_int_equal(qm_rule_yield_find(w, i, 3, 9), i + 1);
     assert_int_equal(qm_rule_yield_find(w, QM_RULE_YIELD_ARMS, 3, 9), 0);
@@ -519,5 +506,4 @@ TEST(test_bound)
     qm_rule_yield_judge(w, 0, 0, true);
     qm_rule_yield_late(w, 0, QM_RULE_YIELD_ARMS + 1);
     assert_null(qm_rule_yield_get(w, 0));
-    qm_rule_yield_free(w);
 }
