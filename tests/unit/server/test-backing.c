@@ -106,22 +106,8 @@ static void back(void *opaque)
     d->returns++;
 }
 
-static struct qms_backing *make(struct device *d, unsigned connections,
-                                uint64_t first_delay, uint64_t patience)
+static struct qms_backing *start(struct device *d, struct qms_backing_config config)
 {
-    const struct qms_backing_config config = {
-        .connections = connections,
-        .first_delay = first_delay,
-        .most_delay = 10 * MINUTE,
-        .trial = 4,
-        .patience = patience,
-        .open = open_device,
-        .close = close_device,
-        .read = read_device,
-        .lost = lost,
-        .back = back,
-        .opaque = d,
-    };
     struct qms_backing *b;
     int error;
 
@@ -129,10 +115,38 @@ static struct qms_backing *make(struct device *d, unsigned connections,
     pthread_mutex_init(&d->open_gate, NULL);
     pthread_mutex_init(&d->close_gate, NULL);
     pthread_mutex_init(&d->gate, NULL);
+    config.trial = 4;
+    config.open = open_device;
+    config.close = close_device;
+    config.read = read_device;
+    config.lost = lost;
+    config.back = back;
+    config.opaque = d;
     b = qms_backing_start(&config, open_device(d), &error);
     assert_non_null(b);
-    assert_int_equal(d->opens, connections);
+    assert_int_equal(d->opens, config.first ? config.first : config.connections);
     return b;
+}
+
+static struct qms_backing *make(struct device *d, unsigned connections,
+                                uint64_t first_delay, uint64_t patience)
+{
+    return start(d, (struct qms_backing_config){.connections = connections,
+                                                .first_delay = first_delay,
+                                                .most_delay = 10 * MINUTE,
+                                                .patience = patience});
+}
+
+/* The first connection of up to `connections`; a refused one is asked for again after
+ * most_delay. */
+static struct qms_backing *make_growing(struct device *d, unsigned connections,
+                                        uint64_t most_delay)
+{
+    return start(d, (struct qms_backing_config){.connections = connections,
+                                                .first = 1,
+                                                .first_delay = MS,
+                                                .most_delay = most_delay,
+                                                .patience = MINUTE});
 }
 
 static void undo(struct device *d, struct qms_backing *b)
@@ -443,38 +457,6 @@ TEST(test_stop_while_closing)
     assert_false(qms_backing_stop(b));
     pthread_mutex_unlock(&d.close_gate);
     reaches(&d.closes, 1);
-}
-
-/* The first connection of up to `connections`; a refused one is asked for again after
- * most_delay. */
-static struct qms_backing *make_growing(struct device *d, unsigned connections,
-                                        uint64_t most_delay)
-{
-    const struct qms_backing_config config = {
-        .connections = connections,
-        .first = 1,
-        .first_delay = MS,
-        .most_delay = most_delay,
-        .trial = 4,
-        .patience = MINUTE,
-        .open = open_device,
-        .close = close_device,
-        .read = read_device,
-        .lost = lost,
-        .back = back,
-        .opaque = d,
-    };
-    struct qms_backing *b;
-    int error;
-
-    *d = (struct device){.bad = 7};
-    pthread_mutex_init(&d->open_gate, NULL);
-    pthread_mutex_init(&d->close_gate, NULL);
-    pthread_mutex_init(&d->gate, NULL);
-    b = qms_backing_start(&config, open_device(d), &error);
-    assert_non_null(b);
-    assert_int_equal(d->opens, 1);
-    return b;
 }
 
 /* Connections are opened when they are of use, and no more than there may be. */
