@@ -2,6 +2,7 @@
 /* direct-fixture.c - see direct-fixture.h. */
 #include <endian.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "direct-fixture.h"
@@ -37,6 +38,12 @@ struct qmctx *must_connect(unsigned connections)
     if (qmctx_connect(server.uri, connections, &ctx))
         fail_msg("%s", qmctx_error());
     return ctx;
+}
+
+struct qmctx *connect_filter(unsigned connections)
+{
+    start_filter();
+    return must_connect(connections);
 }
 
 bool is_pattern(const void *buf, size_t count, uint64_t offset)
@@ -153,6 +160,13 @@ void run_threads(struct qmctx *ctx)
         pthread_join(thread[i], NULL);
         assert_int_equal(job[i].failed, 0);
     }
+}
+
+void close_and_load(struct qmctx *ctx)
+{
+    qmctx_close(ctx);
+    nbdkit_server_stop(&server, SIGTERM);
+    load_record();
 }
 
 void check_threads(void)

@@ -32,6 +32,8 @@ void start_filter(void);
 bool is_pattern(const void *buf, size_t count, uint64_t offset);
 
 struct qmctx *must_connect(unsigned connections);
+/* Both. */
+struct qmctx *connect_filter(unsigned connections);
 /* Reads and checks the pattern. */
 void must_read(struct qmctx *ctx, qmctx_id id, size_t count, uint64_t offset);
 
@@ -46,6 +48,8 @@ struct recorded {
 extern struct recorded events[MAX_EVENTS];
 extern unsigned event_count;
 void load_record(void);
+/* Ends the server, too, before. */
+void close_and_load(struct qmctx *ctx);
 /* The begin of a context of that class; there is exactly one. */
 struct recorded *begun(uint64_t klass);
 /* How many events of a context. */

@@ -265,10 +265,8 @@ TEST_WITH(test_async_and_sync, set_up, tear_down)
 {
     struct job job[2 * THREADS];
     pthread_t thread[2 * THREADS];
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(3);
 
-    start_filter();
-    ctx = must_connect(3);
     aio_finished = 0;
     for (unsigned i = 0; i < 2 * THREADS; i++) {
         job[i] = (struct job){.ctx = ctx, .number = i % THREADS};

@@ -35,11 +35,9 @@ TEST_WITH(test_restart, set_up, tear_down)
 {
     struct job job[THREADS];
     pthread_t thread[THREADS];
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(3);
     char buf[512];
 
-    start_filter();
-    ctx = must_connect(3);
     assert_int_equal(qmctx_begin(ctx, QMCTX_CONNECTION, 0x900001, "900001 survivor"),
                      0);
     assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 0x900002, NULL), 0);
@@ -70,9 +68,7 @@ TEST_WITH(test_restart, set_up, tear_down)
     must_read(ctx, qmctx_current(ctx), 512, 7 * BLOCK);
     run_threads(ctx);
     assert_int_equal(qmctx_end_to(ctx, 0), 0);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    load_record();
+    close_and_load(ctx);
     assert_int_equal(begun(0x900004)->parent, begun(0x900001)->ctx);
     assert_int_equal(count_events(QM_TRACE_READ, begun(0x900004)->ctx), 1);
     check_threads();
@@ -81,10 +77,8 @@ TEST_WITH(test_restart, set_up, tear_down)
 /* An idle connection to a server that is gone is noticed when somebody asks. */
 TEST_WITH(test_idle_loss, set_up, tear_down)
 {
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(3);
 
-    start_filter();
-    ctx = must_connect(3);
     nbdkit_server_stop(&server, SIGKILL);
     assert_false(qmctx_connected(ctx));
     nbdkit_server_start(&server, "--filter=" FILTER, "pattern", "size=2G",
@@ -130,13 +124,11 @@ TEST_WITH(test_one_connection_breaks, set_up, tear_down)
     unsigned begins = 0, failures = 0;
     int fds[CONNS + 1];
     qmctx_id id[IDS];
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(CONNS);
     char buf[512];
     json_t *stats;
     char *text;
 
-    start_filter();
-    ctx = must_connect(CONNS);
     assert_int_equal(server_sockets(fds, CONNS + 1), CONNS);
     for (unsigned i = 0; i < IDS; i++) {
         assert_int_equal(
@@ -166,9 +158,7 @@ TEST_WITH(test_one_connection_breaks, set_up, tear_down)
     assert_int_equal(json_integer_value(json_object_get(stats, "contexts_open")), IDS);
     json_decref(stats);
     free(text);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    load_record();
+    close_and_load(ctx);
     assert_int_equal(count_events(QM_TRACE_READ, 0), 0);
     for (unsigned i = 0; i < event_count; i++)
         begins += events[i].type == QM_TRACE_BEGIN;
@@ -177,12 +167,10 @@ TEST_WITH(test_one_connection_breaks, set_up, tear_down)
 
 TEST_WITH(test_fork, set_up, tear_down)
 {
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(2);
     int status;
     pid_t pid;
 
-    start_filter();
-    ctx = must_connect(2);
     assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 1, NULL), 0);
     must_read(ctx, qmctx_current(ctx), 512, 0);
     pid = fork();
@@ -214,11 +202,9 @@ TEST_WITH(test_fork_after_loss, set_up, tear_down)
 {
     enum { FILES = 32 };
     int fds[FILES], status;
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(4);
     pid_t pid;
 
-    start_filter();
-    ctx = must_connect(4);
     nbdkit_server_stop(&server, SIGKILL);
     assert_false(qmctx_connected(ctx));
     for (unsigned i = 0; i < FILES; i++)

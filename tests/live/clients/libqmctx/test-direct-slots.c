@@ -56,6 +56,13 @@ static struct tally tally(void)
     return t;
 }
 
+static struct tally close_and_tally(struct qmctx *ctx)
+{
+    qmctx_close(ctx);
+    nbdkit_server_stop(&server, SIGTERM);
+    return tally();
+}
+
 /* A server that did in order what came in order is started again, and no longer does:
  * the client has to wait from then on. */
 TEST_WITH(test_no_longer_ordered, set_up, tear_down)
@@ -70,9 +77,7 @@ TEST_WITH(test_no_longer_ordered, set_up, tear_down)
                         NULL);
     assert_int_equal(qmctx_reconnect(ctx), 0);
     run_threads(ctx);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    t = tally();
+    t = close_and_tally(ctx);
     assert_int_equal(t.wrong, 0);
     assert_int_equal(t.refused, 0);
     assert_true(t.tagged > 0);
@@ -96,9 +101,7 @@ TEST_WITH(test_unordered, set_up, tear_down)
     }
     while (qmctx_poll(ctx, -1) > 0)
         ;
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    t = tally();
+    t = close_and_tally(ctx);
     assert_int_equal(t.begins, 2 * THREADS * CONTEXTS + IN_FLIGHT);
     assert_int_equal(t.tagged, THREADS * CONTEXTS * READS + IN_FLIGHT);
     assert_int_equal(t.untagged, 0);
@@ -134,9 +137,7 @@ TEST_WITH(test_slots_by_lru, set_up, tear_down)
     must_read(ctx, id[2], 512, 0);
     assert_int_equal(qmctx_close_context(ctx, id[2]), 0); /* two slots, one end */
     must_read(ctx, id[4], 512, 0);                        /* one of these */
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    t = tally();
+    t = close_and_tally(ctx);
     assert_int_equal(t.begins, 4 + 1 + 1 + 1 + 1);
     assert_int_equal(t.ends, 1);
     assert_int_equal(t.untagged + t.wrong, 0);
@@ -160,9 +161,7 @@ TEST_WITH(test_slots_after_nesting, set_up, tear_down)
     }
     assert_int_equal(qmctx_open_context(ctx, 0, QMCTX_QUERY, 5, NULL, &last), 0);
     must_read(ctx, last, 512, 0);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    t = tally();
+    t = close_and_tally(ctx);
     assert_int_equal(t.begins, 9);
     assert_int_equal(t.tagged, 9);
     assert_int_equal(t.untagged + t.wrong, 0);
@@ -174,9 +173,7 @@ TEST_WITH(test_many_threads_few_slots, set_up, tear_down)
     struct tally t;
 
     run_threads(ctx);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    t = tally();
+    t = close_and_tally(ctx);
     assert_int_equal(t.tagged + t.untagged, THREADS * CONTEXTS * READS);
     assert_int_equal(t.wrong, 0);
     assert_true(t.tagged > 0);
@@ -188,9 +185,7 @@ TEST_WITH(test_no_slots, set_up, tear_down)
     struct tally t;
 
     run_threads(ctx);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    t = tally();
+    t = close_and_tally(ctx);
     assert_int_equal(t.begins + t.ends + t.tagged + t.wrong + t.refused, 0);
     assert_int_equal(t.untagged, THREADS * CONTEXTS * READS);
 }
@@ -206,9 +201,7 @@ TEST_WITH(test_refused, set_up, tear_down)
     for (unsigned i = 0; i < 10; i++)
         must_read(ctx, id, 512, 0);
     assert_int_equal(qmctx_close_context(ctx, id), 0);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    t = tally();
+    t = close_and_tally(ctx);
     assert_int_equal(t.refused, 1);
     assert_int_equal(t.untagged + t.wrong, 10);
     assert_true(t.wrong <= 1);

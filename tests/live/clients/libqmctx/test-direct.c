@@ -12,12 +12,10 @@
 
 TEST_WITH(test_device, set_up, tear_down)
 {
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(3);
     json_t *stats;
     char *text;
 
-    start_filter();
-    ctx = must_connect(3);
     assert_string_equal(qmctx_transport(ctx), "direct");
     assert_true(qmctx_connected(ctx));
     assert_int_equal(qmctx_size(ctx), SIZE);
@@ -37,10 +35,8 @@ TEST_WITH(test_device, set_up, tear_down)
 TEST_WITH(test_nested, set_up, tear_down)
 {
     struct recorded *c, *t, *q;
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(0);
 
-    start_filter();
-    ctx = must_connect(0);
     must_read(ctx, 0, BLOCK, 0);
     assert_int_equal(qmctx_current(ctx), 0);
     assert_int_equal(qmctx_begin(ctx, QMCTX_CONNECTION, 0xc0, "c0 a connection"), 0);
@@ -56,10 +52,7 @@ TEST_WITH(test_nested, set_up, tear_down)
     assert_int_equal(qmctx_end_to(ctx, 0), 0);
     assert_int_equal(qmctx_end(ctx), -1);
     assert_int_equal(errno, EINVAL);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-
-    load_record();
+    close_and_load(ctx);
     c = begun(0xc0);
     t = begun(0x70);
     q = begun(0x90);
@@ -86,13 +79,11 @@ static void *in_another_thread(void *ctx)
 /* One part of a program begins contexts, and another sends the requests. */
 TEST_WITH(test_attached, set_up, tear_down)
 {
-    struct qmctx *ctx, *attached, *to_attached, *other;
+    struct qmctx *ctx = connect_filter(2), *attached, *to_attached, *other;
     struct recorded *t, *q, *own;
     pthread_t thread;
     qmctx_id id;
 
-    start_filter();
-    ctx = must_connect(2);
     assert_int_equal(qmctx_attach(ctx, &attached), 0);
     assert_string_equal(qmctx_transport(attached), "attached");
     assert_true(qmctx_connected(attached));
@@ -126,10 +117,7 @@ TEST_WITH(test_attached, set_up, tear_down)
     assert_int_equal(qmctx_begin(attached, QMCTX_QUERY, 0x92, NULL), 0);
     must_read(ctx, qmctx_current(ctx), BLOCK, 5 * BLOCK);
     qmctx_close(attached);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-
-    load_record();
+    close_and_load(ctx);
     t = begun(0x70);
     q = begun(0x90);
     own = begun(0x91);
@@ -145,10 +133,8 @@ TEST_WITH(test_attached, set_up, tear_down)
 
 TEST_WITH(test_threads, set_up, tear_down)
 {
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(3);
 
-    start_filter();
-    ctx = must_connect(3);
     run_threads(ctx);
     qmctx_close(ctx);
     nbdkit_server_stop(&server, SIGTERM);
@@ -216,10 +202,8 @@ TEST_WITH(test_more_contexts_than_slots, set_up, tear_down)
 TEST_WITH(test_handles, set_up, tear_down)
 {
     qmctx_id outer, inner, other;
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(2);
 
-    start_filter();
-    ctx = must_connect(2);
     assert_int_equal(qmctx_open_context(ctx, 0, QMCTX_THREAD, 1, "1 t", &outer), 0);
     assert_int_equal(qmctx_open_context(ctx, outer, QMCTX_QUERY, 2, "2 q", &inner), 0);
     assert_int_equal(qmctx_open_context(ctx, 0, (enum qmctx_kind)0, 2, "q", &other),
@@ -236,10 +220,7 @@ TEST_WITH(test_handles, set_up, tear_down)
     assert_int_equal(qmctx_open_context(ctx, outer, QMCTX_QUERY, 3, "3 q", &other), 0);
     assert_int_not_equal(other, inner);
     must_read(ctx, other, 512, 3 * BLOCK);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-
-    load_record();
+    close_and_load(ctx);
     assert_int_equal(begun(2)->parent, begun(1)->ctx);
     assert_int_equal(begun(3)->parent, 0);
     assert_int_equal(count_events(QM_TRACE_READ, begun(1)->ctx), 1);
@@ -251,28 +232,22 @@ TEST_WITH(test_handles, set_up, tear_down)
 /* Deeper than the wire allows: the reads count for what is around. */
 TEST_WITH(test_too_deep, set_up, tear_down)
 {
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(1);
 
-    start_filter();
-    ctx = must_connect(1);
     for (unsigned i = 1; i <= 100; i++)
         assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, i, NULL), 0);
     must_read(ctx, qmctx_current(ctx), 512, 0);
     assert_int_equal(qmctx_end_to(ctx, 0), 0);
-    qmctx_close(ctx);
-    nbdkit_server_stop(&server, SIGTERM);
-    load_record();
+    close_and_load(ctx);
     assert_int_equal(count_events(QM_TRACE_READ, begun(64)->ctx), 1);
     assert_int_equal(count_events(QM_TRACE_READ, 0), 0);
 }
 
 TEST_WITH(test_bounds, set_up, tear_down)
 {
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(1);
     char buf[16];
 
-    start_filter();
-    ctx = must_connect(1);
     assert_int_equal(qmctx_pread(ctx, 0, buf, 16, SIZE - 16), 0);
     assert_int_equal(qmctx_pread(ctx, 0, buf, 0, SIZE), 0);
     assert_int_equal(qmctx_pread(ctx, 0, buf, 16, SIZE - 15), -1);
@@ -291,10 +266,8 @@ TEST_WITH(test_bounds, set_up, tear_down)
 
 TEST_WITH(test_large, set_up, tear_down)
 {
-    struct qmctx *ctx;
+    struct qmctx *ctx = connect_filter(2);
 
-    start_filter();
-    ctx = must_connect(2);
     assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 1, NULL), 0);
     /* More than libnbd or the server take at once, and not aligned. */
     must_read(ctx, qmctx_current(ctx), 80 << 20, 8);
