@@ -9,55 +9,63 @@
 #include "fake.h"
 #include "server/miner.h"
 
-/* A sequence of one block. */
-static struct qm_work *work_of(struct fake *f, uint64_t block)
+static struct fake f;
+static struct qms_miner *m;
+
+static int set_up(void **state)
 {
-    const struct qm_prefetcher_ops *ops = f->base.ops;
-    struct qm_stream *s = ops->begin(&f->base, 0);
+    fake_init(&f);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fake_check_and_destroy(&f);
+    return 0;
+}
+
+/* A sequence of one block. */
+static struct qm_work *work_of(uint64_t block)
+{
+    const struct qm_prefetcher_ops *ops = f.base.ops;
+    struct qm_stream *s = ops->begin(&f.base, 0);
     struct qm_work *work;
 
-    ops->access(&f->base, s, block, QM_ACCESS_MISS, &work);
-    ops->end(&f->base, s, &work);
+    ops->access(&f.base, s, block, QM_ACCESS_MISS, &work);
+    ops->end(&f.base, s, &work);
     return work;
 }
 
-static struct qm_work *some_work(struct fake *f)
+static struct qm_work *some_work(void)
 {
-    return work_of(f, 1);
+    return work_of(1);
 }
 
-TEST(test_learns_all_until_stopped)
+TEST_WITH(test_learns_all_until_stopped, set_up, tear_down)
 {
-    struct fake f;
-    struct qms_miner *m;
     struct qms_miner_stats stats;
 
-    fake_init(&f);
     m = qms_miner_start(&f.base, 1000000, 0);
     for (int i = 0; i < 1000; i++)
-        qms_miner_push(m, 1, some_work(&f), 10);
+        qms_miner_push(m, 1, some_work(), 10);
     qms_miner_stats(m, &stats);
     assert_int_equal(stats.shed, 0);
     qms_miner_stop(m);
     assert_int_equal(f.learned, 1000);
     assert_int_equal(f.purges, 0);
-    fake_check_and_destroy(&f);
 }
 
-TEST(test_sheds_what_does_not_fit)
+TEST_WITH(test_sheds_what_does_not_fit, set_up, tear_down)
 {
-    struct fake f;
-    struct qms_miner *m;
     struct qms_miner_stats stats;
 
-    fake_init(&f);
     m = qms_miner_start(&f.base, 100, 0);
     pthread_mutex_lock(&f.slow); /* the miner gets stuck with the first */
-    qms_miner_push(m, 1, some_work(&f), 101);
+    qms_miner_push(m, 1, some_work(), 101);
     qms_miner_stats(m, &stats);
     assert_int_equal(stats.shed, 1);
     for (int i = 0; i < 20; i++)
-        qms_miner_push(m, 1, some_work(&f), 10);
+        qms_miner_push(m, 1, some_work(), 10);
     qms_miner_stats(m, &stats);
     /* One may have left the queue and be in the miner's hands. */
     assert_in_range(stats.shed, 1 + 9, 1 + 10);
@@ -66,31 +74,27 @@ TEST(test_sheds_what_does_not_fit)
     qms_miner_stop(m);
     assert_int_equal(f.learned + f.discarded, 21);
     assert_int_equal(f.discarded, stats.shed);
-    fake_check_and_destroy(&f);
 }
 
 /* One who ends many contexts, or long ones, leaves others their share of the queue, and
  * their turns. */
-TEST(test_queue_is_shared)
+TEST_WITH(test_queue_is_shared, set_up, tear_down)
 {
-    struct fake f;
-    struct qms_miner *m;
     struct qms_miner_stats stats;
     /* Whose turn it is goes by bytes. */
     static const uint64_t expected[] = {0,   100, 200, 301, 201, 101,
                                         202, 203, 102, 204, 205, 206};
 
-    fake_init(&f);
     m = qms_miner_start(&f.base, 100, 0);
     pthread_mutex_lock(&f.slow);
-    qms_miner_push(m, QMS_CLIENT_NONE, work_of(&f, 0), 1);
+    qms_miner_push(m, QMS_CLIENT_NONE, work_of(0), 1);
     fake_wait_busy(&f); /* the miner is stuck with it, and nothing is queued */
     for (int i = 0; i < 20; i++)
-        qms_miner_push(m, 1, work_of(&f, 100 + i), 10);
+        qms_miner_push(m, 1, work_of(100 + i), 10);
     for (int i = 0; i < 20; i++)
-        qms_miner_push(m, 2, work_of(&f, 200 + i), 5);
-    qms_miner_push(m, 3, work_of(&f, 300), 34); /* more than a third */
-    qms_miner_push(m, 3, work_of(&f, 301), 33);
+        qms_miner_push(m, 2, work_of(200 + i), 5);
+    qms_miner_push(m, 3, work_of(300), 34); /* more than a third */
+    qms_miner_push(m, 3, work_of(301), 33);
     qms_miner_stats(m, &stats);
     pthread_mutex_unlock(&f.slow);
     qms_miner_stop(m);
@@ -101,16 +105,12 @@ TEST(test_queue_is_shared)
     assert_int_equal(f.learned, 1 + 3 + 7 + 1);
     assert_int_equal(f.discarded, stats.shed);
     assert_memory_equal(f.order, expected, sizeof expected);
-    fake_check_and_destroy(&f);
 }
 
-TEST(test_purges)
+TEST_WITH(test_purges, set_up, tear_down)
 {
-    struct fake f;
-    struct qms_miner *m;
     unsigned purges = 0;
 
-    fake_init(&f);
     m = qms_miner_start(&f.base, 100, 1);
     for (int i = 0; i < 6000 && purges < 2; i++) {
         usleep(10000);
@@ -120,7 +120,6 @@ TEST(test_purges)
     }
     assert_true(purges >= 2);
     qms_miner_stop(m);
-    fake_check_and_destroy(&f);
 }
 
 struct told {
@@ -140,19 +139,16 @@ static void told(void *opaque, int error)
 
 /* It saves now and then, goes on when that fails, and says each time how it went; also
  * while there is work all the time. */
-TEST(test_saves)
+TEST_WITH(test_saves, set_up, tear_down)
 {
     struct told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct fake f;
-    struct qms_miner *m;
     unsigned calls = 0;
 
-    fake_init(&f);
     f.save_error = ENOSPC;
     m = qms_miner_start(&f.base, 1000000, 0);
     qms_miner_save_every(m, 1, told, &t);
     for (int i = 0; i < 6000 && calls < 2; i++) {
-        qms_miner_push(m, 0, work_of(&f, 3), 10);
+        qms_miner_push(m, 0, work_of(3), 10);
         usleep(10000);
         pthread_mutex_lock(&t.lock);
         calls = t.calls;
@@ -162,21 +158,16 @@ TEST(test_saves)
     assert_true(t.calls >= 2);
     assert_int_equal(t.errors, t.calls);
     assert_int_equal(f.saves, t.calls);
-    fake_check_and_destroy(&f);
 }
 
-TEST(test_does_not_save)
+TEST_WITH(test_does_not_save, set_up, tear_down)
 {
     struct told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct fake f;
-    struct qms_miner *m;
 
-    fake_init(&f);
     m = qms_miner_start(&f.base, 100, 0);
     qms_miner_save_every(m, 0, told, &t);
     qms_miner_stop(m);
     assert_int_equal(f.saves, 0);
-    fake_check_and_destroy(&f);
 }
 
 /* begun, ended */
@@ -191,13 +182,10 @@ static void slow_tick(void *opaque)
 }
 
 /* What a tick looks at may be freed when the ticks have ended. */
-TEST(test_ticks_end)
+TEST_WITH(test_ticks_end, set_up, tear_down)
 {
-    struct fake f;
-    struct qms_miner *m;
     int tries = 0, begun;
 
-    fake_init(&f);
     m = qms_miner_start(&f.base, 100, 0);
     qms_miner_tick_every(m, slow_tick, ticks);
     while (ticks[0] == 0 && tries++ < 60000)
@@ -208,5 +196,4 @@ TEST(test_ticks_end)
     assert_int_equal(ticks[1], begun);
     qms_miner_stop(m);
     assert_int_equal(ticks[0], begun);
-    fake_check_and_destroy(&f);
 }
