@@ -30,6 +30,12 @@ struct qmctx *must_announce(void)
     return ctx;
 }
 
+struct qmctx *announce_to(struct mock_mount *m)
+{
+    mock_mount_start(m, path);
+    return must_announce();
+}
+
 struct qm_mount_entry *entry_of(struct mock_mount *m)
 {
     uint32_t index = fsgid() - m->gid_base;

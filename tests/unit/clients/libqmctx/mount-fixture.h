@@ -33,6 +33,8 @@ bool nudge(struct qmctx *ctx);
 /* To the mock mount, which may, on a busy machine, greet later than qmctx_announce()
  * waits: then it is asked again when a context begins. */
 struct qmctx *must_announce(void);
+/* Starts the mount before. */
+struct qmctx *announce_to(struct mock_mount *m);
 
 /* The entry that the calling thread's fsgid names. */
 struct qm_mount_entry *entry_of(struct mock_mount *m);

@@ -120,11 +120,9 @@ TEST(test_threads)
     _Atomic unsigned running = THREADS;
     struct job job[THREADS];
     pthread_t thread[THREADS];
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
     unsigned failed = 0;
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     for (unsigned i = 0; i < THREADS; i++) {
         job[i] = (struct job){
             .ctx = ctx, .m = &m, .number = i + 1, .rounds = 5000, .running = &running};
@@ -190,13 +188,11 @@ TEST(test_fork)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
     uint64_t version;
     int status;
     pid_t pid;
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     qmctx_begin(ctx, QMCTX_QUERY, 1, NULL);
     e = entry_of(&m);
     version = e->version;

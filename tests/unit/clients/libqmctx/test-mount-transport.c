@@ -11,14 +11,12 @@ TEST(test_begin_end)
 {
     struct mock_mount m = {.greet = true, .gid_base = QM_MOUNT_GID_BASE + 0x1000};
     struct qm_mount_entry *e;
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
     uint64_t version;
     char status[4096], pattern[64];
     FILE *f;
     size_t n;
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     assert_string_equal(qmctx_transport(ctx), "mount");
     assert_int_equal(fsgid(), 0);
     assert_int_equal(qmctx_depth(ctx), 0);
@@ -66,10 +64,8 @@ TEST(test_nesting)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e[3];
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     /* What the thread's fsgid was before comes back. */
     syscall(SYS_setfsgid, 4711);
     for (unsigned i = 0; i < 3; i++) {
@@ -103,10 +99,8 @@ TEST(test_nesting)
 TEST(test_deep)
 {
     struct mock_mount m = {.greet = true};
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < 64; i++) {
             assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, i, NULL), 0);
@@ -126,10 +120,8 @@ TEST(test_no_entry_left)
 {
     struct mock_mount m = {.greet = true, .entries = 2};
     struct qm_mount_entry *second;
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, i, NULL), 0);
     second = entry_of(&m);
@@ -151,11 +143,9 @@ TEST(test_names)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
     char name[1000];
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     /* 198 bytes, and then one character of three, which does not fit. */
     memset(name, 'n', sizeof name);
     memcpy(name + 198, "\xe2\x82\xac", 3);
@@ -186,11 +176,9 @@ TEST(test_ended_messages)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
     uint64_t version;
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     qmctx_begin(ctx, QMCTX_TRANSACTION, 1, NULL);
     qmctx_begin(ctx, QMCTX_QUERY, 2, NULL);
     e = entry_of(&m);
@@ -214,10 +202,8 @@ TEST(test_ended_messages)
 TEST(test_full_socket)
 {
     struct mock_mount m = {.greet = true, .deaf = true};
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     for (unsigned i = 0; i < 5000; i++) {
         struct qm_mount_entry *e;
 
@@ -264,12 +250,11 @@ TEST(test_mount_goes_and_comes_back)
 {
     struct mock_mount m = {.greet = true}, again = {.greet = true};
     struct qm_mount_entry *e;
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
     uint32_t index;
 
     again.gid_base = QM_MOUNT_GID_BASE + 0x20000;
-    mock_mount_start(&m, path);
-    ctx = must_announce();
+
     assert_int_equal(qmctx_begin(ctx, QMCTX_CONNECTION, 1, "c"), 0);
     assert_int_equal(qmctx_begin(ctx, QMCTX_TRANSACTION, 2, "t"), 0);
     entry_of(&m);
@@ -300,10 +285,8 @@ TEST(test_mount_gone_at_end)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
-    struct qmctx *ctx;
+    struct qmctx *ctx = announce_to(&m);
 
-    mock_mount_start(&m, path);
-    ctx = must_announce();
     qmctx_begin(ctx, QMCTX_TRANSACTION, 1, NULL);
     qmctx_begin(ctx, QMCTX_QUERY, 2, NULL);
     e = entry_of(&m);
