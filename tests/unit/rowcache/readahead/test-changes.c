@@ -7,13 +7,19 @@
 
 static struct qm_numbers numbers;
 
-static struct qm_changes *new_changes(void)
-{
-    struct qm_changes *c = qm_changes_new(&numbers);
+static struct qm_changes *c;
 
+static int set_up(void **state)
+{
     memset(&numbers, 0, sizeof numbers);
-    assert_non_null(c);
-    return c;
+    c = qm_changes_new(&numbers);
+    return c ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    qm_changes_free(c);
+    return 0;
 }
 
 static unsigned counted(void)
@@ -26,9 +32,8 @@ static unsigned counted(void)
 }
 
 /* Rows that wait or are at risk are counted, each as often as it is there. */
-TEST(test_numbers)
+TEST_WITH(test_numbers, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     int64_t rows[8];
 
     for (int64_t row = 1; row <= 5; row++)
@@ -46,12 +51,10 @@ TEST(test_numbers)
     assert_int_equal(counted(), 2);
     qm_changes_clear(c);
     assert_int_equal(counted(), 0);
-    qm_changes_free(c);
 }
 
-TEST(test_taken_together)
+TEST_WITH(test_taken_together, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     uint32_t table = 99;
     int64_t rows[8];
 
@@ -76,13 +79,11 @@ TEST(test_taken_together)
     assert_int_equal(table, 8);
     qm_changes_clear(c);
     assert_false(qm_changes_due(c, 5000, &table));
-    qm_changes_free(c);
 }
 
 /* Many rows of one table wait not so long. */
-TEST(test_batch)
+TEST_WITH(test_batch, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     int64_t rows[64];
     uint32_t table;
 
@@ -104,10 +105,9 @@ TEST(test_batch)
         qm_changes_note(c, 1201, item(7, row));
     assert_false(qm_changes_due(c, 1399, &table));
     assert_true(qm_changes_due(c, 1400, &table));
-    qm_changes_free(c);
 }
 
-static void take_due(struct qm_changes *c, uint64_t now)
+static void take_due(uint64_t now)
 {
     int64_t rows[256];
     uint32_t due;
@@ -118,41 +118,37 @@ static void take_due(struct qm_changes *c, uint64_t now)
 
 /* 3000 rows of a table change in turns, one each ms.  That percentage of them is read
  * just before.  Returns when it ends. */
-static uint64_t go_on(struct qm_changes *c, uint64_t now, uint32_t table, unsigned ms,
-                      unsigned read_percent)
+static uint64_t go_on(uint64_t now, uint32_t table, unsigned ms, unsigned read_percent)
 {
     for (unsigned i = 0; i < ms; i++, now++) {
         if (i * 37 % 100 < read_percent)
             qm_changes_read(c, now, item(table, i % 3000));
         qm_changes_note(c, now, item(table, i % 3000));
-        take_due(c, now);
+        take_due(now);
     }
     return now;
 }
 
-TEST(test_share)
+TEST_WITH(test_share, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     uint64_t now = 1000;
 
     assert_true(qm_changes_share(c, now, 1) == 0);
-    now = go_on(c, now, 1, 20000, 25);
+    now = go_on(now, 1, 20000, 25);
     assert_true(qm_changes_share(c, now, 1) > .2);
     assert_true(qm_changes_share(c, now, 1) < .3);
     /* One that was not seen is like all. */
     assert_true(qm_changes_share(c, now, 2) > .2);
     assert_true(qm_changes_share(c, now, 2) < .3);
     /* Of one that changes and is never read, less and less. */
-    now = go_on(c, now, 2, 20000, 0);
+    now = go_on(now, 2, 20000, 0);
     assert_true(qm_changes_share(c, now, 2) < .02);
     assert_true(qm_changes_share(c, now, 1) > .2);
-    qm_changes_free(c);
 }
 
 /* Rows that change once are read for long: few soon, and within the horizon more. */
-TEST(test_horizon)
+TEST_WITH(test_horizon, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     int64_t rows[256];
     uint64_t now = 1000;
     uint32_t due;
@@ -171,14 +167,12 @@ TEST(test_horizon)
     /* What is not read any more is forgotten. */
     share = qm_changes_share(c, now + 300000, 1);
     assert_true(share < .02);
-    qm_changes_free(c);
 }
 
 /* Rows that wait, and those at risk, are bounded; those that are forgotten are at risk
  * no longer. */
-TEST(test_bounds)
+TEST_WITH(test_bounds, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     int64_t rows[256];
     unsigned taken = 0, n;
     uint64_t now = 1000;
@@ -193,7 +187,7 @@ TEST(test_bounds)
     assert_int_equal(taken, QM_CHANGES_WAITING);
     for (int64_t row = 0; row < QM_CHANGES_AT_RISK + 20000; row++, now++) {
         qm_changes_note(c, now, item(2, row));
-        take_due(c, now);
+        take_due(now);
     }
     for (int64_t row = 0; row < QM_CHANGES_AT_RISK + 20000; row++)
         qm_changes_read(c, now, item(2, row));
@@ -201,15 +195,13 @@ TEST(test_bounds)
     share = qm_changes_share(c, now, 2);
     assert_true(share > 0);
     assert_true(qm_changes_share(c, now + 20000, 2) > share * .99);
-    qm_changes_free(c);
 }
 
 /* A queue: of the rows of each second every other one is read two seconds after it was
  * taken, and the rest are gone.  The share does not fade while those pile up.  Another
  * table is only written, slowly: that it has no event says enough. */
-TEST(test_gone)
+TEST_WITH(test_gone, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     int64_t next = 0;
     uint64_t now = 1000;
 
@@ -217,20 +209,18 @@ TEST(test_gone)
         for (unsigned i = 0; i < 10; i++)
             qm_changes_note(c, now, item(3, next++));
         qm_changes_note(c, now, item(6, next));
-        take_due(c, now);
+        take_due(now);
         for (int64_t row = next > 40 ? next - 40 : 0; row < next - 30; row += 2)
             qm_changes_read(c, now, item(3, row));
     }
     assert_true(qm_changes_share(c, now, 3) > .4); /* 5 / (5 * 62 s) a second */
     assert_true(qm_changes_share(c, now, 6) < .3);
-    qm_changes_free(c);
 }
 
 /* Beside a table that is only written, the other's own reads decide; a pause of hours
  * changes neither. */
-TEST(test_beside_log)
+TEST_WITH(test_beside_log, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     uint64_t now = 1000;
     int64_t logged = 0, row = 0;
 
@@ -238,42 +228,38 @@ TEST(test_beside_log)
         qm_changes_note(c, now, item(4, logged++));
         if (ms % 500 == 0)
             qm_changes_note(c, now, item(3, row++));
-        take_due(c, now);
+        take_due(now);
         if (ms % 500 == 0 && row > 6)
             qm_changes_read(c, now, item(3, row - 6));
     }
     assert_true(qm_changes_share(c, now, 3) > .8);
     assert_true(qm_changes_share(c, now, 4) < .02);
     now += UINT64_C(8) * 3600 * 1000;
-    now = go_on(c, now, 3, 10000, 50);
+    now = go_on(now, 3, 10000, 50);
     assert_true(qm_changes_share(c, now, 3) > .4);
-    qm_changes_free(c);
 }
 
 /* What is known fades by half each 30 s, however long nothing happens, and whenever it
  * is asked for. */
-TEST(test_pause)
+TEST_WITH(test_pause, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
-    uint64_t now = go_on(c, 1000, 1, 20000, 25);
+    uint64_t now = go_on(1000, 1, 20000, 25);
 
     assert_true(qm_changes_share(c, now, 1) > .2);
     now += UINT64_C(8) * 3600 * 1000;
     assert_true(qm_changes_share(c, now, 1) == 0); /* too little is known now */
-    now = go_on(c, now, 1, 10000, 50);
+    now = go_on(now, 1, 10000, 50);
     assert_true(qm_changes_share(c, now, 1) > .4);
     qm_changes_clear(c);
     /* Thousands of reads, halved 12 times in 6 minutes, are less than 4. */
     for (unsigned i = 0; i < 8; i++, now += 45000)
         assert_true(qm_changes_share(c, now, 1) > 0 || i > 5);
     assert_true(qm_changes_share(c, now, 1) == 0);
-    qm_changes_free(c);
 }
 
 /* What could not be read ahead is taken again, a few times, until it changes again. */
-TEST(test_tries)
+TEST_WITH(test_tries, set_up, tear_down)
 {
-    struct qm_changes *c = new_changes();
     int64_t rows[8];
     uint64_t now = 1000;
     uint32_t table;
@@ -292,5 +278,4 @@ TEST(test_tries)
         qm_changes_wait_again(c, now, item(7, 2)); /* was not taken */
         assert_false(qm_changes_due(c, now + 5000, &table));
     }
-    qm_changes_free(c);
 }
