@@ -54,38 +54,51 @@ static inline uint64_t capacity(void *opaque)
     return w->capacity;
 }
 
-static inline struct world *make(uint64_t cache_blocks)
+static struct world *w; /* the test's */
+
+static inline void make(uint64_t cache_blocks)
 {
-    struct world *w = calloc(1, sizeof *w);
     struct qm_tracks_config config = {
         .max_window = MOST,
         .good_window = GOOD,
         .first_window = FIRST,
         .cache_blocks = cache_blocks,
         .cached = is_cached,
-        .cached_opaque = w,
         .efficient = efficient,
         .reserve = reserve,
         .capacity = capacity,
-        .opaque = w,
     };
 
+    w = calloc(1, sizeof *w);
     assert_non_null(w);
+    config.cached_opaque = config.opaque = w;
     w->capacity = cache_blocks;
     w->tracks = qm_tracks_new(&config);
     assert_non_null(w->tracks);
-    return w;
 }
 
-static inline void unmake(struct world *w)
+static inline void unmake(void)
 {
     qm_tracks_free(w->tracks);
     free(w);
 }
 
+/* Of a test whose cache has any size. */
+static inline int set_up(void **state)
+{
+    make(0);
+    return 0;
+}
+
+static inline int tear_down(void **state)
+{
+    unmake();
+    return 0;
+}
+
 /* A reader requests count blocks.  late: those that were read ahead have not come when
  * they are demanded. */
-static inline void reads(struct world *w, uint64_t block, uint32_t count, bool late)
+static inline void reads(uint64_t block, uint32_t count, bool late)
 {
     struct qm_candidate ranges[QM_TRACKS_RANGES];
     struct qm_own own = {1, count};
@@ -138,7 +151,7 @@ static inline void reads(struct world *w, uint64_t block, uint32_t count, bool l
 }
 
 /* Runs of two, which are many streams; elsewhere than a test's own. */
-static inline void read_pairs(struct world *w, struct rng *rng, unsigned n)
+static inline void read_pairs(struct rng *rng, unsigned n)
 {
     const bool shared = w->shared;
 
@@ -147,8 +160,8 @@ static inline void read_pairs(struct world *w, struct rng *rng, unsigned n)
         uint64_t b = DEVICE / 2 + rng_below(rng, DEVICE / 2 - 2 * MOST);
 
         w->cached[b] = w->cached[b + 1] = w->ahead[b] = w->ahead[b + 1] = false;
-        reads(w, b, 1, false);
-        reads(w, b + 1, 1, false);
+        reads(b, 1, false);
+        reads(b + 1, 1, false);
     }
     w->shared = shared;
 }
