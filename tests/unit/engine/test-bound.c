@@ -26,11 +26,14 @@ static struct qm_cache *make_of(uint64_t blocks, unsigned shards, const char *ev
     return cache;
 }
 
+static struct qm_cache *cache;
+static struct qm_bound b;
+
 /* What either kind of candidates is worth is proven. */
-static void begin(struct qm_bound *b)
+static void begin(void)
 {
-    qm_bound_init(b);
-    prove(&b->watch);
+    qm_bound_init(&b);
+    prove(&b.watch);
 }
 
 static struct qm_cache *make(unsigned shards)
@@ -38,7 +41,27 @@ static struct qm_cache *make(unsigned shards)
     return make_of((uint64_t)BLOCKS * shards, shards, "lru");
 }
 
-static void demand(struct qm_cache *cache, uint64_t block)
+static int set_up(void **state)
+{
+    cache = make(1);
+    begin();
+    return 0;
+}
+
+static int set_up_adaptive(void **state)
+{
+    cache = make_of(2000, 1, "adaptive");
+    begin();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    qm_cache_free(cache);
+    return 0;
+}
+
+static void demand(uint64_t block)
 {
     struct qm_lookup found;
 
@@ -47,7 +70,7 @@ static void demand(struct qm_cache *cache, uint64_t block)
         qm_cache_fill(cache, found.fill, NULL);
 }
 
-static void prefetch(struct qm_cache *cache, uint64_t block)
+static void prefetch(uint64_t block)
 {
     struct qm_fill *fill;
 
@@ -57,188 +80,148 @@ static void prefetch(struct qm_cache *cache, uint64_t block)
 
 /* A block in `every` that is missed, each of them new, is prefetched before, and
  * `unused` others with it.  Returns how many of ROUNDS candidates were admitted. */
-static unsigned run(struct qm_bound *b, struct qm_cache *cache, unsigned every,
-                    unsigned unused, bool stream)
+static unsigned run(unsigned every, unsigned unused, bool stream)
 {
     static uint64_t next = 1000;
     unsigned admitted = 0;
 
     for (unsigned i = 0; i < ROUNDS; i++, next++) {
-        const bool may = qm_bound_admits(b, cache, stream);
+        const bool may = qm_bound_admits(&b, cache, stream);
 
         admitted += may;
         if (may && i % every == 0)
-            prefetch(cache, next);
+            prefetch(next);
         for (unsigned n = 0; may && n < unused; n++)
-            prefetch(cache, (UINT64_C(1) << 32) + next * 8 + n);
-        demand(cache, next);
+            prefetch((UINT64_C(1) << 32) + next * 8 + n);
+        demand(next);
     }
     return admitted;
 }
 
-TEST(test_pays)
+TEST_WITH(test_pays, set_up, tear_down)
 {
-    struct qm_cache *cache = make(1);
-    struct qm_bound b;
-
-    begin(&b);
-    assert_int_equal(run(&b, cache, 2, 0, false), ROUNDS); /* half are used */
-    qm_cache_free(cache);
+    assert_int_equal(run(2, 0, false), ROUNDS); /* half are used */
 }
 
 /* Nothing that is prefetched is demanded: a few are let through, and with these it is
  * noticed that they pay again. */
-TEST(test_useless)
+TEST_WITH(test_useless, set_up, tear_down)
 {
-    struct qm_cache *cache = make(1);
-    struct qm_bound b;
-
-    begin(&b);
-    assert_in_range(run(&b, cache, ROUNDS, 1, false), ROUNDS / 100, ROUNDS / 16);
-    assert_in_range(run(&b, cache, 1, 0, false), ROUNDS * 3 / 4, ROUNDS);
-    qm_cache_free(cache);
+    assert_in_range(run(ROUNDS, 1, false), ROUNDS / 100, ROUNDS / 16);
+    assert_in_range(run(1, 0, false), ROUNDS * 3 / 4, ROUNDS);
 }
 
 /* Half of what streams prefetch is unused: as much is let through as keeps the device's
  * reads near those of a plain cache; of what follows rules, all, which has a bound of
  * its own. */
-TEST(test_spare)
+TEST_WITH(test_spare, set_up, tear_down)
 {
-    struct qm_cache *cache = make(1);
     struct qm_cache_reads reads;
-    struct qm_bound b;
 
-    begin(&b);
-    (void)run(&b, cache, 1, 1, true);
+    (void)run(1, 1, true);
     qm_cache_get_reads(cache, &reads);
     assert_in_range(reads.device, reads.lru, reads.lru + reads.lru / 3);
-    begin(&b);
-    assert_int_equal(run(&b, cache, 1, 1, false), ROUNDS);
-    qm_cache_free(cache);
+    begin();
+    assert_int_equal(run(1, 1, false), ROUNDS);
 }
 
 /* Each miss that streams save costs one more read of the device.  Where it costs two,
  * or three, far fewer are let through, of streams, for as long as that is so. */
-TEST(test_dear)
+TEST_WITH(test_dear, set_up, tear_down)
 {
-    struct qm_cache *cache = make(1);
-    struct qm_bound b;
-
-    begin(&b);
     assert_false(qm_bound_is_dear(&b));
-    assert_in_range(run(&b, cache, 1, 1, true), ROUNDS / 5, ROUNDS / 3);
+    assert_in_range(run(1, 1, true), ROUNDS / 5, ROUNDS / 3);
     assert_false(qm_bound_is_dear(&b));
     for (unsigned unused = 2; unused <= 3; unused++) {
-        assert_in_range(run(&b, cache, 1, unused, true), ROUNDS / 25, ROUNDS / 10);
+        assert_in_range(run(1, unused, true), ROUNDS / 25, ROUNDS / 10);
         assert_true(qm_bound_is_dear(&b));
     }
-    assert_in_range(run(&b, cache, 1, 0, true), ROUNDS * 3 / 4, ROUNDS);
+    assert_in_range(run(1, 0, true), ROUNDS * 3 / 4, ROUNDS);
     assert_false(qm_bound_is_dear(&b));
     for (uint64_t i = 0; i < ROUNDS / 10; i++) { /* few are read in vain */
         (void)qm_bound_admits(&b, cache, true);
         if (i % 25 == 0)
-            prefetch(cache, (UINT64_C(1) << 34) + i);
-        demand(cache, (UINT64_C(1) << 35) + i);
+            prefetch((UINT64_C(1) << 34) + i);
+        demand((UINT64_C(1) << 35) + i);
     }
     assert_false(qm_bound_is_dear(&b));
-    begin(&b);
-    assert_int_equal(run(&b, cache, 1, 3, false), ROUNDS);
-    qm_cache_free(cache);
+    begin();
+    assert_int_equal(run(1, 3, false), ROUNDS);
 }
 
 /* A stream that has as much read ahead of it as many times what it has read so far, and
  * uses all of it, is not held back. */
-TEST(test_far_ahead)
+TEST_WITH(test_far_ahead, set_up, tear_down)
 {
-    struct qm_cache *cache = make(1);
-    struct qm_bound b;
-
-    begin(&b);
     for (uint64_t i = 0, next = 0; i < ROUNDS / 10; i++) {
         assert_true(qm_bound_admits(&b, cache, true));
         for (; next < i + 90; next++)
-            prefetch(cache, next);
-        demand(cache, i);
+            prefetch(next);
+        demand(i);
     }
-    qm_cache_free(cache);
 }
 
 /* Makes `reads` random reads of blocks 0 to blocks - 1.  One in `every` is followed by
  * the next read of a stream, of which `ahead` blocks are prefetched before its reader.
  */
-static void read_beside(struct qm_bound *b, struct qm_cache *cache, uint64_t blocks,
-                        uint64_t every, uint64_t ahead, uint64_t reads)
+static void read_beside(uint64_t blocks, uint64_t every, uint64_t ahead, uint64_t reads)
 {
     static uint64_t stream = UINT64_C(1) << 32, x = 1;
 
     stream += 1000000; /* another */
     for (uint64_t i = 0, next = stream; i < reads; i++) {
-        (void)qm_bound_admits(b, cache, false);
+        (void)qm_bound_admits(&b, cache, false);
         x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
-        demand(cache, (x >> 33) % blocks);
+        demand((x >> 33) % blocks);
         if (i % every != 0)
             continue;
         for (; next <= stream + ahead; next++)
-            prefetch(cache, next);
-        demand(cache, stream++);
+            prefetch(next);
+        demand(stream++);
     }
 }
 
-static void read_beside_stream(struct qm_bound *b, struct qm_cache *cache,
-                               uint64_t ahead, uint64_t reads)
+static void read_beside_stream(uint64_t ahead, uint64_t reads)
 {
-    read_beside(b, cache, 1900, 10, ahead, reads);
+    read_beside(1900, 10, ahead, reads);
 }
 
 /* What is prefetched far ahead is used as well as what is near, and takes the places of
  * blocks that would have been hit meanwhile.  Each used block counts as a saved miss
  * only where it saves one.  With LRU nobody knows, and it counts in full. */
-TEST(test_value)
+TEST_WITH(test_value, set_up_adaptive, tear_down)
 {
-    struct qm_cache *cache = make_of(2000, 1, "adaptive");
-    struct qm_bound b;
-
-    begin(&b);
     assert_true(qm_bound_value(&b) >= 1);
-    read_beside_stream(&b, cache, 300, 200000);
+    read_beside_stream(300, 200000);
     assert_true(qm_bound_value(&b) < 0.3F);
-    read_beside_stream(&b, cache, 2, 200000);
+    read_beside_stream(2, 200000);
     assert_true(qm_bound_value(&b) > 0.7F);
     qm_cache_free(cache);
     cache = make_of(2000, 1, "lru");
-    begin(&b);
-    read_beside_stream(&b, cache, 300, 50000);
+    begin();
+    read_beside_stream(300, 50000);
     assert_true(qm_bound_value(&b) >= 1);
-    qm_cache_free(cache);
 }
 
 /* Where few of the blocks that are read had been prefetched, and all of these save a
  * miss, the estimate's error is as large as what they save: it is counted in their
  * favour. */
-TEST(test_value_of_few)
+TEST_WITH(test_value_of_few, set_up_adaptive, tear_down)
 {
-    struct qm_cache *cache = make_of(2000, 1, "adaptive");
-    struct qm_bound b;
-
-    begin(&b);
-    read_beside(&b, cache, 4000, 20, 10, 400000);
+    read_beside(4000, 20, 10, 400000);
     assert_true(qm_bound_value(&b) > 0.5F);
-    qm_cache_free(cache);
 }
 
 /* Nothing is let through until its kind is proven: it is watched.  While prefetching
  * rests, it is watched only where qm_bound_watch() says it is. */
-TEST(test_unproven)
+TEST_WITH(test_unproven, set_up, tear_down)
 {
-    struct qm_cache *cache = make(1);
-    struct qm_bound b;
-
     qm_bound_init(&b);
     for (int stream = 0; stream <= 1; stream++) {
-        assert_int_equal(run(&b, cache, 2, 0, stream), 0);
+        assert_int_equal(run(2, 0, stream), 0);
         assert_true(qm_bound_watches(&b, stream));
     }
-    begin(&b); /* what was missed meanwhile does not count */
+    begin(); /* what was missed meanwhile does not count */
     for (int stream = 0; stream <= 1; stream++) {
         assert_true(qm_bound_admits(&b, cache, stream));
         assert_false(qm_bound_watches(&b, stream));
@@ -251,27 +234,19 @@ TEST(test_unproven)
         qm_bound_rest(&b, false);
     }
     qm_bound_destroy(&b);
-    qm_cache_free(cache);
 }
 
 /* While it rests nothing is let through, and after that what pays. */
-TEST(test_rests)
+TEST_WITH(test_rests, set_up, tear_down)
 {
-    struct qm_cache *cache = make(1);
-    struct qm_bound b;
-
-    begin(&b);
     qm_bound_rest(&b, true);
-    assert_int_equal(run(&b, cache, 2, 0, false), 0);
-    assert_int_equal(run(&b, cache, 2, 0, true), 0);
+    assert_int_equal(run(2, 0, false), 0);
+    assert_int_equal(run(2, 0, true), 0);
     qm_bound_rest(&b, false);
-    assert_in_range(run(&b, cache, 2, 0, false), ROUNDS * 3 / 4, ROUNDS);
-    qm_cache_free(cache);
+    assert_in_range(run(2, 0, false), ROUNDS * 3 / 4, ROUNDS);
 }
 
 struct crowd {
-    struct qm_bound b;
-    struct qm_cache *cache;
     _Atomic uint64_t next;
     _Atomic unsigned refused;
 };
@@ -284,26 +259,26 @@ static void *ask_often(void *opaque)
         uint64_t block = c->next++;
 
         for (unsigned n = 0; n < 16; n++)
-            c->refused += !qm_bound_admits(&c->b, c->cache, false);
+            c->refused += !qm_bound_admits(&b, cache, false);
         if (block % 2 == 0)
-            prefetch(c->cache, block);
-        demand(c->cache, block);
+            prefetch(block);
+        demand(block);
     }
     return NULL;
 }
 
 /* Several threads that decide at once do not see counts go back, which would look like
  * more misses than there ever were. */
-TEST(test_threads)
+TEST_WITH(test_threads, NULL, tear_down)
 {
-    struct crowd c = {.cache = make(16)};
+    struct crowd c = {0};
     pthread_t threads[8];
 
-    begin(&c.b);
+    cache = make(16);
+    begin();
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, ask_often, &c), 0);
     for (unsigned i = 0; i < 8; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(c.refused, 0); /* half of the misses are saved */
-    qm_cache_free(c.cache);
 }
