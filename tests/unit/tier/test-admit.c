@@ -15,7 +15,7 @@ static uint64_t get_clock(void *opaque)
     return clock_ns;
 }
 
-static struct qm_tier_config config(uint64_t blocks)
+static struct qm_tier_config config(uint64_t blocks, enum qm_tier_admit admit)
 {
     struct qm_tier_config c;
 
@@ -23,6 +23,7 @@ static struct qm_tier_config config(uint64_t blocks)
     c.identity = (struct qm_tier_identity){"v", UINT64_C(1) << 40, BLOCK, 1};
     c.data = false;
     c.size = blocks * BLOCK * 101 / 100 + (1 << 20);
+    c.admit = admit;
     c.now = get_clock;
     return c;
 }
@@ -112,10 +113,9 @@ TEST(test_half_the_writes)
 
     for (unsigned i = 0; i < qm_rounds(3); i++)
         for (unsigned told = 0; told < 2; told++) {
-            struct qm_tier_config c = config(10 * MEMORY);
+            struct qm_tier_config c = config(10 * MEMORY, QM_TIER_ADMIT_ALL);
             struct outcome all, some;
 
-            c.admit = QM_TIER_ADMIT_ALL;
             all = run(&c, told, exponents[i], false);
             c.admit = QM_TIER_ADMIT_AUTO;
             some = run(&c, told, exponents[i], false);
@@ -132,10 +132,9 @@ TEST(test_half_the_writes)
 /* The working set changes altogether: what was frequent before keeps nothing out. */
 TEST(test_shift)
 {
-    struct qm_tier_config c = config(10 * MEMORY);
+    struct qm_tier_config c = config(10 * MEMORY, QM_TIER_ADMIT_ALL);
     struct outcome all, some;
 
-    c.admit = QM_TIER_ADMIT_ALL;
     all = run(&c, true, .9, true);
     c.admit = QM_TIER_ADMIT_AUTO;
     some = run(&c, true, .9, true);
@@ -150,7 +149,7 @@ TEST(test_shift)
  * nevertheless, once the frequencies of before are forgotten. */
 TEST(test_cooler)
 {
-    struct qm_tier_config c = config(5000);
+    struct qm_tier_config c = config(5000, QM_TIER_ADMIT_AUTO);
     struct qm_tier *t = open_ok(&c);
     uint64_t before = 0, seed = 2, capacity = stats(t).capacity;
 
@@ -188,12 +187,10 @@ static uint64_t count_held(struct qm_tier *t, uint64_t first, uint64_t n)
  * the hand comes by they become cooler.  What is read goes on being kept. */
 TEST(test_hand_cools)
 {
-    struct qm_tier_config c = config(5000);
-    struct qm_tier *t;
+    struct qm_tier_config c = config(5000, QM_TIER_ADMIT_ALL);
+    struct qm_tier *t = open_ok(&c);
     uint64_t capacity, block = 1000000, was, still;
 
-    c.admit = QM_TIER_ADMIT_ALL;
-    t = open_ok(&c);
     capacity = stats(t).capacity;
     was = capacity / 4;   /* blocks [0, was): read often, and then no more */
     still = capacity / 4; /* and as many behind them: read all the time */
@@ -222,7 +219,7 @@ TEST(test_hand_cools)
  * is read ahead and not used, nothing. */
 TEST(test_read_ahead)
 {
-    struct qm_tier_config c = config(5000);
+    struct qm_tier_config c = config(5000, QM_TIER_ADMIT_AUTO);
     struct qm_tier *t = open_ok(&c);
     struct qm_tier_insert insert = {.frequency = UINT32_MAX - 1}; /* whatever is held */
     uint64_t capacity = stats(t).capacity, kept = 0;
@@ -264,11 +261,9 @@ TEST(test_read_ahead)
 
 TEST(test_none)
 {
-    struct qm_tier_config c = config(1000);
-    struct qm_tier *t;
+    struct qm_tier_config c = config(1000, QM_TIER_ADMIT_NONE);
+    struct qm_tier *t = open_ok(&c);
 
-    c.admit = QM_TIER_ADMIT_NONE;
-    t = open_ok(&c);
     assert_int_equal(put(t, 1, false), EPERM);
     assert_int_equal(stats(t).refused, 1);
     qm_tier_close(t, QM_TIER_KEEP);
@@ -277,12 +272,11 @@ TEST(test_none)
 /* A day of as many inserts as possible writes what is allowed. */
 TEST(test_write_rate)
 {
-    struct qm_tier_config c = config(2000);
+    struct qm_tier_config c = config(2000, QM_TIER_ADMIT_ALL);
     uint64_t rate = UINT64_C(512) << 20, block = 0;
     struct qm_tier_stats s;
     struct qm_tier *t;
 
-    c.admit = QM_TIER_ADMIT_ALL;
     c.write_rate = rate;
     clock_ns = 0;
     t = open_ok(&c);
@@ -303,11 +297,10 @@ TEST(test_write_rate)
 TEST(test_modes)
 {
     for (unsigned mode = 0; mode < 2; mode++) {
-        struct qm_tier_config c = config(2000);
+        struct qm_tier_config c = config(2000, QM_TIER_ADMIT_ALL);
         struct qm_tier *t;
         unsigned held = 0;
 
-        c.admit = QM_TIER_ADMIT_ALL;
         c.mode = mode ? QM_TIER_EXCLUSIVE : QM_TIER_INCLUSIVE;
         t = open_ok(&c);
         for (uint64_t b = 0; b < 6000; b++) {
@@ -328,13 +321,11 @@ TEST(test_modes)
  * and with nothing written twice. */
 TEST(test_slots_again)
 {
-    struct qm_tier_config c = config(4000);
+    struct qm_tier_config c = config(4000, QM_TIER_ADMIT_ALL);
     struct qm_tier_stats before, after;
     uint64_t capacity, block = 0, changed;
-    struct qm_tier *t;
+    struct qm_tier *t = open_ok(&c);
 
-    c.admit = QM_TIER_ADMIT_ALL;
-    t = open_ok(&c);
     capacity = stats(t).capacity;
     while (block < capacity)
         assert_int_equal(put(t, block++, false), 0);
@@ -363,13 +354,11 @@ TEST(test_slots_again)
  * the time: these stay, and cost one write each. */
 TEST(test_hot_stay)
 {
-    struct qm_tier_config c = config(4000);
+    struct qm_tier_config c = config(4000, QM_TIER_ADMIT_ALL);
     struct qm_tier_stats s;
     uint64_t capacity, inserts = 0;
-    struct qm_tier *t;
+    struct qm_tier *t = open_ok(&c);
 
-    c.admit = QM_TIER_ADMIT_ALL;
-    t = open_ok(&c);
     capacity = stats(t).capacity;
     for (uint64_t b = 0; b < 6 * capacity; b++) {
         uint64_t hot = b % (capacity / 2);
@@ -393,12 +382,11 @@ TEST(test_hot_stay)
  * not make it leave, though nobody has read it since. */
 TEST(test_update_keeps_heat)
 {
-    struct qm_tier_config c = config(4000);
+    struct qm_tier_config c = config(4000, QM_TIER_ADMIT_ALL);
     uint64_t capacity, hot = 200, held = 0;
     struct qm_tier_write w;
     struct qm_tier *t;
 
-    c.admit = QM_TIER_ADMIT_ALL;
     c.update = QM_TIER_UPDATE_AUTO;
     t = open_ok(&c);
     capacity = stats(t).capacity;
@@ -422,7 +410,7 @@ TEST(test_update_keeps_heat)
 
 TEST(test_bloom)
 {
-    struct qm_tier_config c = config(4000);
+    struct qm_tier_config c = config(4000, QM_TIER_ADMIT_ALL);
     uint64_t bits, held = 0, hits = 0;
     unsigned functions;
     struct qm_tier *t;
@@ -433,7 +421,6 @@ TEST(test_bloom)
     assert_int_equal(functions, 7);
     qm_tier_bloom_size(1000000, .1, &bits, &functions);
     assert_int_equal(functions, 3);
-    c.admit = QM_TIER_ADMIT_ALL;
     c.bloom = .01;
     t = open_ok(&c);
     for (uint64_t b = 0; b < 60000; b++) /* stale several times */
@@ -454,14 +441,13 @@ TEST(test_memory)
     static const uint32_t sizes[] = {4096, 16384, 65536};
 
     for (unsigned i = 0; i < 3; i++) {
-        struct qm_tier_config c = config(0);
+        struct qm_tier_config c = config(0, QM_TIER_ADMIT_ALL);
         struct qm_tier_stats s;
         struct qm_tier *t;
         uint64_t block = 0;
 
         c.identity.block_size = sizes[i];
         c.size = UINT64_C(8) << 30;
-        c.admit = QM_TIER_ADMIT_ALL;
         c.update = QM_TIER_UPDATE_AUTO;
         t = open_ok(&c);
         s = stats(t);
