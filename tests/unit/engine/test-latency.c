@@ -6,65 +6,62 @@
 
 enum { US = 1000, KIB = 1024 };
 
+static struct qm_latency latency;
+
 static int make(void **state)
 {
-    static struct qm_latency latency;
-
     qm_latency_init(&latency);
-    *state = &latency;
     return 0;
 }
 
 static int unmake(void **state)
 {
-    qm_latency_destroy(*state);
+    qm_latency_destroy(&latency);
     return 0;
 }
 
 /* Reads of several sizes by a device that needs begin_us, and byte_ns for each byte. */
-static void reads(struct qm_latency *l, unsigned n, double begin_us, double byte_ns)
+static void reads(unsigned n, double begin_us, double byte_ns)
 {
     for (unsigned i = 0; i < n; i++) {
         uint64_t bytes = (uint64_t)(16 * KIB) << i % 5;
         double noise = i % 3 * 0.1 + 0.9;
 
-        qm_latency_took(l, QM_PLACE_BACKEND, bytes,
+        qm_latency_took(&latency, QM_PLACE_BACKEND, bytes,
                         (uint64_t)((begin_us * US + byte_ns * (double)bytes) * noise));
     }
 }
 
-static void expect(struct qm_latency *l, double begin_us, double byte_ns)
+static void expect(double begin_us, double byte_ns)
 {
     double begin, byte;
 
-    assert_true(qm_latency_get(l, QM_PLACE_BACKEND, &begin, &byte));
+    assert_true(qm_latency_get(&latency, QM_PLACE_BACKEND, &begin, &byte));
     assert_true(begin >= begin_us * US * 0.8 && begin <= begin_us * US * 1.2 + 1);
     assert_true(byte >= byte_ns * 0.8 && byte <= byte_ns * 1.2);
 }
 
 TEST_WITH(test_line, make, unmake)
 {
-    struct qm_latency *l = *state;
     double begin, byte;
 
-    reads(l, QM_LATENCY_LEAST - 1, 5000, 10);
-    assert_false(qm_latency_get(l, QM_PLACE_BACKEND, &begin, &byte));
-    reads(l, 400, 5000, 10);
-    expect(l, 5000, 10);
-    assert_false(qm_latency_get(l, QM_PLACE_TIER, &begin, &byte));
-    reads(l, 1500, 200, 2); /* another disk */
-    expect(l, 200, 2);
+    reads(QM_LATENCY_LEAST - 1, 5000, 10);
+    assert_false(qm_latency_get(&latency, QM_PLACE_BACKEND, &begin, &byte));
+    reads(400, 5000, 10);
+    expect(5000, 10);
+    assert_false(qm_latency_get(&latency, QM_PLACE_TIER, &begin, &byte));
+    reads(1500, 200, 2); /* another disk */
+    expect(200, 2);
 }
 
 /* From reads of one size nothing can be said of the rate. */
 TEST_WITH(test_one_size, make, unmake)
 {
-    struct qm_latency *l = *state;
     double begin, byte;
 
     for (unsigned i = 0; i < 100; i++)
-        qm_latency_took(l, QM_PLACE_BACKEND, 16 * KIB, 300 * US);
-    assert_true(qm_latency_get(l, QM_PLACE_BACKEND, &begin, &byte));
+        qm_latency_took(&latency, QM_PLACE_BACKEND, 16 * KIB, 300 * US);
+    assert_true(qm_latency_get(&latency, QM_PLACE_BACKEND, &begin, &byte));
     assert_true(byte == 0);
     assert_true(begin > 299 * US && begin < 301 * US);
 }
@@ -72,19 +69,18 @@ TEST_WITH(test_one_size, make, unmake)
 /* Neither part is below zero, whatever comes. */
 TEST_WITH(test_bounds, make, unmake)
 {
-    struct qm_latency *l = *state;
     double begin, byte;
 
     for (unsigned i = 0; i < 200; i++) { /* larger ones are faster */
-        qm_latency_took(l, QM_PLACE_BACKEND, 16 * KIB, 500 * US);
-        qm_latency_took(l, QM_PLACE_BACKEND, 64 * KIB, 100 * US);
+        qm_latency_took(&latency, QM_PLACE_BACKEND, 16 * KIB, 500 * US);
+        qm_latency_took(&latency, QM_PLACE_BACKEND, 64 * KIB, 100 * US);
     }
-    assert_true(qm_latency_get(l, QM_PLACE_BACKEND, &begin, &byte));
+    assert_true(qm_latency_get(&latency, QM_PLACE_BACKEND, &begin, &byte));
     assert_true(byte == 0 && begin > 0);
     for (unsigned i = 0; i < 2000; i++) { /* more than in proportion */
-        qm_latency_took(l, QM_PLACE_BACKEND, 16 * KIB, 100 * US);
-        qm_latency_took(l, QM_PLACE_BACKEND, 64 * KIB, 800 * US);
+        qm_latency_took(&latency, QM_PLACE_BACKEND, 16 * KIB, 100 * US);
+        qm_latency_took(&latency, QM_PLACE_BACKEND, 64 * KIB, 800 * US);
     }
-    assert_true(qm_latency_get(l, QM_PLACE_BACKEND, &begin, &byte));
+    assert_true(qm_latency_get(&latency, QM_PLACE_BACKEND, &begin, &byte));
     assert_true(begin == 0 && byte > 0);
 }
