@@ -4,14 +4,29 @@
 
 enum { KIB = 1024, APT = 4, DEGREE_MAX = 64, TRACKS = 64 };
 
-static void fate(struct qm_prefetcher *p, uint64_t block, enum qm_fate what)
+static struct qm_prefetcher *p;
+static struct qm_stream *s;
+
+static int set_up(void **state)
+{
+    p = make("amp", 16 * KIB);
+    s = begin(p);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    end(p, s);
+    return p->ops->destroy(p);
+}
+
+static void fate(uint64_t block, enum qm_fate what)
 {
     p->ops->ended(p, block, 0, 0, what);
 }
 
 /* The reader goes on to, but not to, `until`, and nothing is asked for. */
-static void go_on(struct qm_prefetcher *p, struct qm_stream *s, uint64_t *b,
-                  uint64_t until)
+static void go_on(uint64_t *b, uint64_t until)
 {
     while (*b < until) {
         assert_asked_nothing(step(p, s, (*b)++, QM_ACCESS_PREFETCH_HIT));
@@ -19,7 +34,7 @@ static void go_on(struct qm_prefetcher *p, struct qm_stream *s, uint64_t *b,
 }
 
 /* Blocks 1 to 18: p is 5 and g is 2, 17-21 are prefetched, and 19 is the trigger. */
-static void start(struct qm_prefetcher *p, struct qm_stream *s)
+static void start(void)
 {
     uint64_t b = 1;
 
@@ -28,117 +43,98 @@ static void start(struct qm_prefetcher *p, struct qm_stream *s)
         assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + degree);
         b++;
         if (degree <= APT) {
-            go_on(p, s, &b, b + degree); /* its last block makes the degree grow */
+            go_on(&b, b + degree); /* its last block makes the degree grow */
         }
     }
     assert_int_equal(b, 17);
-    go_on(p, s, &b, 19);
+    go_on(&b, 19);
 }
 
 /* A set a time: it is asked for at the trigger of the one before, and is larger by 1 if
  * the set before that was read to its end meanwhile. */
-TEST(test_sequential)
+TEST_WITH(test_sequential, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-    struct qm_stream *s = begin(p);
     uint64_t b = 19, ends = 21, degree = 5;
 
-    start(p, s);
+    start();
     while (degree < DEGREE_MAX) {
         assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), ends + 1, ends + degree);
-        go_on(p, s, &b, ends + degree - 2);
+        go_on(&b, ends + degree - 2);
         ends += degree++;
     }
     for (int i = 0; i < 3; i++) { /* it grows no more */
         assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), ends + 1,
                      ends + DEGREE_MAX);
         ends += DEGREE_MAX;
-        go_on(p, s, &b, ends - 2);
+        go_on(&b, ends - 2);
     }
-    end(p, s);
-    p->ops->destroy(p);
 }
 
-TEST(test_unused_shrinks)
+TEST_WITH(test_unused_shrinks, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-    struct qm_stream *s = begin(p);
     uint64_t b = 20;
 
-    start(p, s);
+    start();
     assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
-    fate(p, 25, QM_FATE_UNUSED); /* p 4, g 1 */
-    fate(p, 25, QM_FATE_UNUSED); /* it is gone already */
-    fate(p, 4711, QM_FATE_UNUSED);
-    go_on(p, s, &b, 24); /* 21 ends a set: p is 5 again, and so g 2 */
+    fate(25, QM_FATE_UNUSED); /* p 4, g 1 */
+    fate(25, QM_FATE_UNUSED); /* it is gone already */
+    fate(4711, QM_FATE_UNUSED);
+    go_on(&b, 24); /* 21 ends a set: p is 5 again, and so g 2 */
     assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 27, 31);
-    fate(p, 27, QM_FATE_UNUSED);
-    fate(p, 28, QM_FATE_UNUSED); /* p 3, g 0 */
-    go_on(p, s, &b, 27);         /* p 4: not above the threshold, but 29 is a trigger */
+    fate(27, QM_FATE_UNUSED);
+    fate(28, QM_FATE_UNUSED); /* p 3, g 0 */
+    go_on(&b, 27);            /* p 4: not above the threshold, but 29 is a trigger */
     assert_asked(step(p, s, b++, QM_ACCESS_MISS), 28, 31);
-    go_on(p, s, &b, 32); /* 31 ends the set, p 5, and it had no trigger */
+    go_on(&b, 32); /* 31 ends the set, p 5, and it had no trigger */
     for (uint64_t i = 28; i <= 31; i++) {
-        fate(p, i, QM_FATE_UNUSED);
+        fate(i, QM_FATE_UNUSED);
     }
-    fate(p, 26, QM_FATE_UNUSED);
-    fate(p, 24, QM_FATE_UNUSED); /* p stays 1 */
+    fate(26, QM_FATE_UNUSED);
+    fate(24, QM_FATE_UNUSED); /* p stays 1 */
     assert_asked(step(p, s, b++, QM_ACCESS_MISS), 33, 33);
-    end(p, s);
-    p->ops->destroy(p);
 }
 
-TEST(test_used_changes_nothing)
+TEST_WITH(test_used_changes_nothing, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-    struct qm_stream *s = begin(p);
-
-    start(p, s);
+    start();
     for (uint64_t b = 1; b < 22; b++) {
-        fate(p, b, QM_FATE_USED);
-        fate(p, b, QM_FATE_UNUSED); /* no longer anybody's */
+        fate(b, QM_FATE_USED);
+        fate(b, QM_FATE_UNUSED); /* no longer anybody's */
     }
     assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
-    end(p, s);
-    p->ops->destroy(p);
 }
 
-TEST(test_late_triggers_earlier)
+TEST_WITH(test_late_triggers_earlier, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-    struct qm_stream *s = begin(p);
     uint64_t b = 20;
 
-    start(p, s);
-    fate(p, 17, QM_FATE_LATE); /* its set was not begun by a trigger */
+    start();
+    fate(17, QM_FATE_LATE); /* its set was not begun by a trigger */
     assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
-    go_on(p, s, &b, 22);
-    fate(p, 22, QM_FATE_LATE); /* g 3, but the trigger of this set is 24 */
-    fate(p, 22, QM_FATE_LATE);
-    fate(p, 23, QM_FATE_LATE); /* not the first of its set */
-    go_on(p, s, &b, 24);
+    go_on(&b, 22);
+    fate(22, QM_FATE_LATE); /* g 3, but the trigger of this set is 24 */
+    fate(22, QM_FATE_LATE);
+    fate(23, QM_FATE_LATE); /* not the first of its set */
+    go_on(&b, 24);
     assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 27, 32);
-    go_on(p, s, &b, 29);
+    go_on(&b, 29);
     assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 33, 39); /* 32 - 3 */
-    end(p, s);
-    p->ops->destroy(p);
 }
 
 /* g grows past p, and takes p along. */
-TEST(test_distance_pushes_degree)
+TEST_WITH(test_distance_pushes_degree, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-    struct qm_stream *s = begin(p);
     uint64_t b = 20, ends = 21;
     struct asked a;
 
-    start(p, s);
+    start();
     a = step(p, s, 19, QM_ACCESS_PREFETCH_HIT);
     for (unsigned i = 0; i < 100; i++) {
         ends += a.n;
-        fate(p, a.blocks[0], QM_FATE_LATE);
+        fate(a.blocks[0], QM_FATE_LATE);
         if (i < 3) {
-            fate(p, a.blocks[a.n - 1], QM_FATE_UNUSED); /* undoes it, and p - 1 */
-            fate(p, a.blocks[a.n - 2], QM_FATE_USED);
+            fate(a.blocks[a.n - 1], QM_FATE_UNUSED); /* undoes it, and p - 1 */
+            fate(a.blocks[a.n - 2], QM_FATE_USED);
         }
         do {
             a = step(p, s, b++, QM_ACCESS_PREFETCH_HIT);
@@ -148,46 +144,37 @@ TEST(test_distance_pushes_degree)
     }
     assert_int_equal(a.n, DEGREE_MAX);
     assert_int_equal(b - 1, ends - (DEGREE_MAX - 1)); /* the set's first block */
-    end(p, s);
-    p->ops->destroy(p);
 }
 
 /* Readers wait for each set, but no set is read to its end: g grows alone, until p must
  * follow it; and when p shrinks, g stays below it. */
-TEST(test_distance_catches_up)
+TEST_WITH(test_distance_catches_up, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-    struct qm_stream *s = begin(p);
     uint64_t b = 19, g = 2, degree = 5;
 
-    start(p, s);
+    start();
     for (int round = 0; round < 6; round++) {
         struct asked a = step(p, s, b, QM_ACCESS_PREFETCH_HIT); /* the trigger */
 
         assert_int_equal(a.n, degree);
-        fate(p, a.blocks[0], QM_FATE_LATE);
+        fate(a.blocks[0], QM_FATE_LATE);
         g++;
         degree = degree > g + 1 ? degree : g + 1;
         b++;
         assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + degree);
         b++;
-        go_on(p, s, &b, b + degree - g - 1);
+        go_on(&b, b + degree - g - 1);
     }
     assert_int_equal(degree, 9); /* and g 8 */
     struct asked a = step(p, s, b++, QM_ACCESS_PREFETCH_HIT);
-    fate(p, a.blocks[0], QM_FATE_LATE);   /* g 9 */
-    fate(p, a.blocks[1], QM_FATE_UNUSED); /* p 8, g 7 */
+    fate(a.blocks[0], QM_FATE_LATE);   /* g 9 */
+    fate(a.blocks[1], QM_FATE_UNUSED); /* p 8, g 7 */
     assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + 8);
-    end(p, s);
-    p->ops->destroy(p);
 }
 
-TEST(test_interleaved)
+TEST_WITH(test_interleaved, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-
     for (unsigned readers = TRACKS; readers <= TRACKS + 1; readers++) {
-        struct qm_stream *s = begin(p);
         unsigned asked = 0;
 
         for (uint64_t b = 0; b < 5; b++) {
@@ -197,25 +184,20 @@ TEST(test_interleaved)
         }
         assert_int_equal(asked, readers == TRACKS ? 4 * TRACKS : 0);
         end(p, s);
+        s = begin(p);
     }
-    p->ops->destroy(p);
 }
 
 /* A stream that has ended is told of its blocks all the same. */
-TEST(test_stream_ends_first)
+TEST_WITH(test_stream_ends_first, set_up, tear_down)
 {
-    struct qm_prefetcher *p = make("amp", 16 * KIB);
-    struct qm_stream *s = begin(p);
-
-    start(p, s);
+    start();
     end(p, s);
     for (uint64_t b = 1; b < 22; b++) {
-        fate(p, b, b % 2 ? QM_FATE_UNUSED : QM_FATE_LATE);
+        fate(b, b % 2 ? QM_FATE_UNUSED : QM_FATE_LATE);
     }
     s = begin(p);
-    start(p, s);
-    end(p, s);
-    p->ops->destroy(p);
+    start();
 }
 
 /* The model: every track ever begun, and where the ledger has its places. */
@@ -334,12 +316,11 @@ static void naive_fate(uint64_t block, enum qm_fate what)
 TEST(test_naive_model)
 {
     for (uint64_t seed = 1; seed <= qm_rounds(200); seed++) {
-        struct qm_prefetcher *p = make("amp", 16 * KIB);
-        struct qm_stream *s = begin(p);
         struct walk walk;
         uint64_t recent[64] = {0}; /* asked for, some of them still in the ledger */
         unsigned n = 0, spare = (unsigned)(seed % 4);
 
+        set_up(NULL);
         walk_init(&walk, seed, seed % 3 == 0 ? 80 : 1 + seed % 10, 95);
         n_tracks = 0;
         memset(places, 0, sizeof places);
@@ -359,7 +340,7 @@ TEST(test_naive_model)
                 recent[n++ % 64] = real.blocks[k * (real.n - 1)];
             }
             if (real.n > 0 && seed % 5 == 0) { /* the reader is always just behind */
-                fate(p, real.blocks[0], QM_FATE_LATE);
+                fate(real.blocks[0], QM_FATE_LATE);
                 naive_fate(real.blocks[0], QM_FATE_LATE);
             }
             told = recent[rng_below(&walk.rng, 64)];
@@ -367,11 +348,10 @@ TEST(test_naive_model)
                 enum qm_fate what =
                     seed % 2 ? QM_FATE_LATE : (enum qm_fate)rng_below(&walk.rng, 3);
 
-                fate(p, told, what);
+                fate(told, what);
                 naive_fate(told, what);
             }
         }
-        end(p, s);
-        p->ops->destroy(p);
+        tear_down(NULL);
     }
 }

@@ -15,19 +15,18 @@ enum {
     FILLERS = 1000000, /* blocks from here on are read to fill tables */
 };
 
-struct fixture {
+static struct {
     struct qm_prefetcher *p;
     struct qm_stream *s;
     uint64_t filler, hit;
-};
+} f;
 
 #define NEVER QM_RETRAIN_MAX
 
 /* Mined when the mining table is full, or after retrain accesses. */
-static struct fixture begin_all(uint64_t max_prefix, uint64_t retrain)
+static void begin_all(uint64_t max_prefix, uint64_t retrain)
 {
     struct qm_mining_config config;
-    struct fixture f = {.filler = FILLERS};
     char err[256];
 
     qm_mining_defaults(&config);
@@ -37,67 +36,79 @@ static struct fixture begin_all(uint64_t max_prefix, uint64_t retrain)
         qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), 0);
     assert_string_equal(err, "");
     f.s = begin(f.p);
-    return f;
+    f.filler = FILLERS;
 }
 
-static void end_all(struct fixture *f)
+static void end_all(void)
 {
-    end(f->p, f->s);
-    f->p->ops->destroy(f->p);
+    end(f.p, f.s);
+    f.p->ops->destroy(f.p);
 }
 
-static struct asked miss(struct fixture *f, uint64_t block)
+static int set_up(void **state)
 {
-    return step(f->p, f->s, block, QM_ACCESS_MISS);
+    begin_all(0, NEVER);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    end_all();
+    return 0;
+}
+
+static struct asked miss(uint64_t block)
+{
+    return step(f.p, f.s, block, QM_ACCESS_MISS);
 }
 
 /* Time passes. */
-static void pass(struct fixture *f, unsigned ticks)
+static void pass(unsigned ticks)
 {
     while (ticks-- > 0) {
-        step(f->p, f->s, 7, f->hit++ % 2 ? QM_ACCESS_HIT : QM_ACCESS_PREFETCH_HIT);
+        step(f.p, f.s, 7, f.hit++ % 2 ? QM_ACCESS_HIT : QM_ACCESS_PREFETCH_HIT);
     }
 }
 
 /* Fills the mining table, so that it is mined: far from everything else. */
-static void fill(struct fixture *f)
+static void fill(void)
 {
-    uint64_t before = stats_of(f->p).sequences;
+    uint64_t before = stats_of(f.p).sequences;
 
-    pass(f, LOOKAHEAD + 1);
-    while (stats_of(f->p).sequences == before) {
-        miss(f, f->filler);
-        miss(f, f->filler);
-        f->filler++;
+    pass(LOOKAHEAD + 1);
+    while (stats_of(f.p).sequences == before) {
+        miss(f.filler);
+        miss(f.filler);
+        f.filler++;
     }
 }
 
 /* What is prefetched when block is read: newest first. */
-static struct asked after(struct fixture *f, uint64_t block)
+static struct asked after(uint64_t block)
 {
-    return step(f->p, f->s, block, QM_ACCESS_HIT);
+    return step(f.p, f.s, block, QM_ACCESS_HIT);
 }
 
 /* Blocks 1 and 2 are read this far apart, `times` times; other blocks come between. */
 static unsigned associated(unsigned times, unsigned apart)
 {
-    struct fixture f = begin_all(0, NEVER);
     uint64_t noise = 500000;
     unsigned n;
 
+    begin_all(0, NEVER);
     for (unsigned i = 0; i < times; i++) {
-        miss(&f, 1);
+        miss(1);
         for (unsigned k = 1; k < apart; k++) {
-            miss(&f, noise++);
+            miss(noise++);
         }
-        miss(&f, 2);
-        pass(&f, 2 * LOOKAHEAD);
+        miss(2);
+        pass(2 * LOOKAHEAD);
     }
-    fill(&f);
-    assert_int_equal(after(&f, 2).n, 0);
-    n = after(&f, 1).n;
-    assert_true(n == 0 || after(&f, 1).blocks[0] == 2);
-    end_all(&f);
+    fill();
+    assert_int_equal(after(2).n, 0);
+    n = after(1).n;
+    assert_true(n == 0 || after(1).blocks[0] == 2);
+    end_all();
     return n;
 }
 
@@ -117,97 +128,89 @@ TEST(test_lookahead)
     assert_int_equal(associated(3, LOOKAHEAD + 1), 0);
 }
 
-TEST(test_all_times_count)
+TEST_WITH(test_all_times_count, set_up, tear_down)
 {
-    struct fixture f = begin_all(0, NEVER);
-
     for (int i = 0; i < 3; i++) { /* 2 follows 1 but for once; 4 is read once less */
-        miss(&f, 1);
-        pass(&f, i == 1 ? LOOKAHEAD : 3);
-        miss(&f, 2);
-        pass(&f, 2 * LOOKAHEAD);
-        miss(&f, 3);
+        miss(1);
+        pass(i == 1 ? LOOKAHEAD : 3);
+        miss(2);
+        pass(2 * LOOKAHEAD);
+        miss(3);
         if (i > 0) {
-            miss(&f, 4);
+            miss(4);
         }
-        pass(&f, 2 * LOOKAHEAD);
+        pass(2 * LOOKAHEAD);
     }
-    fill(&f);
+    fill();
     for (uint64_t b = 1; b <= 4; b++) {
-        assert_int_equal(after(&f, b).n, 0);
+        assert_int_equal(after(b).n, 0);
     }
-    end_all(&f);
 }
 
 /* Of weak associations the nearest counts, of strong ones all. */
-TEST(test_weak_and_strong)
+TEST_WITH(test_weak_and_strong, set_up, tear_down)
 {
-    struct fixture f = begin_all(0, NEVER);
     struct asked a;
 
     for (int i = 0; i < 2; i++) {
-        miss(&f, 1);
-        pass(&f, 3);
-        miss(&f, 2); /* weak, the nearest */
-        pass(&f, 3);
-        miss(&f, 3); /* weak */
-        pass(&f, 40);
-        miss(&f, 11);
-        pass(&f, 3);
-        miss(&f, 12); /* weak, the nearest */
-        pass(&f, i == 0 ? 3 : 0);
-        miss(&f, 13); /* of 12: strong, by the second time */
-        pass(&f, 40);
-        miss(&f, 21);
-        miss(&f, 22); /* strong */
-        miss(&f, 23); /* of 22: strong; of 21: weak, and not the nearest */
-        pass(&f, 40);
+        miss(1);
+        pass(3);
+        miss(2); /* weak, the nearest */
+        pass(3);
+        miss(3); /* weak */
+        pass(40);
+        miss(11);
+        pass(3);
+        miss(12); /* weak, the nearest */
+        pass(i == 0 ? 3 : 0);
+        miss(13); /* of 12: strong, by the second time */
+        pass(40);
+        miss(21);
+        miss(22); /* strong */
+        miss(23); /* of 22: strong; of 21: weak, and not the nearest */
+        pass(40);
         /* 32 before 31 in the second round, but it came after in the first: strong. */
-        miss(&f, i == 0 ? 31 : 33);
-        miss(&f, 34 + (uint64_t)i); /* read once: nothing */
-        miss(&f, i == 0 ? 33 : 31);
-        pass(&f, 40);
+        miss(i == 0 ? 31 : 33);
+        miss(34 + (uint64_t)i); /* read once: nothing */
+        miss(i == 0 ? 33 : 31);
+        pass(40);
     }
-    fill(&f);
-    assert_asked(after(&f, 1), 2, 2);
-    assert_asked(after(&f, 2), 3, 3);
-    assert_asked(after(&f, 11), 12, 12);
-    assert_asked(after(&f, 12), 13, 13);
-    assert_asked(after(&f, 21), 22, 22);
-    assert_asked(after(&f, 22), 23, 23);
-    assert_asked(after(&f, 31), 33, 33);
-    a = after(&f, 33);
+    fill();
+    assert_asked(after(1), 2, 2);
+    assert_asked(after(2), 3, 3);
+    assert_asked(after(11), 12, 12);
+    assert_asked(after(12), 13, 13);
+    assert_asked(after(21), 22, 22);
+    assert_asked(after(22), 23, 23);
+    assert_asked(after(31), 33, 33);
+    a = after(33);
     assert_int_equal(a.n, 0);
-    end_all(&f);
 }
 
 /* A row holds two blocks, the newest first; what it holds already is not new. */
-TEST(test_list)
+TEST_WITH(test_list, set_up, tear_down)
 {
-    struct fixture f = begin_all(0, NEVER);
     static const uint64_t nexts[] = {2, 3, 2, 4};
     static const uint64_t lists[][LIST] = {{2, 0}, {3, 2}, {3, 2}, {4, 3}};
 
     for (unsigned round = 0; round < 4; round++) {
         for (int i = 0; i < 2; i++) {
-            miss(&f, 1);
-            miss(&f, nexts[round]);
-            pass(&f, 40);
+            miss(1);
+            miss(nexts[round]);
+            pass(40);
         }
-        fill(&f);
-        struct asked a = after(&f, 1);
+        fill();
+        struct asked a = after(1);
         assert_int_equal(a.n, round == 0 ? 1 : LIST);
         assert_memory_equal(a.blocks, lists[round], a.n * sizeof(uint64_t));
         assert_int_equal(candidate_blocks(f.p, f.s, 1, a.blocks), 1);
         assert_int_equal(a.blocks[0], lists[round][0]);
     }
-    end_all(&f);
 }
 
 TEST(test_degree)
 {
     struct qm_mining_config config;
-    struct fixture f = {.filler = FILLERS};
     char err[256];
 
     qm_mining_defaults(&config);
@@ -216,100 +219,95 @@ TEST(test_degree)
     assert_int_equal(
         qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), 0);
     f.s = begin(f.p);
+    f.filler = FILLERS;
     for (int i = 0; i < 2; i++) {
-        miss(&f, 1);
-        miss(&f, 2);
-        pass(&f, 40);
-        miss(&f, i == 0 ? 1 : 5); /* 1 has three times: no association */
-        pass(&f, 40);
+        miss(1);
+        miss(2);
+        pass(40);
+        miss(i == 0 ? 1 : 5); /* 1 has three times: no association */
+        pass(40);
     }
     for (int i = 0; i < 2; i++) {
-        miss(&f, 11);
-        miss(&f, 12);
-        pass(&f, i == 0 ? 40 : 0);
+        miss(11);
+        miss(12);
+        pass(i == 0 ? 40 : 0);
     }
-    fill(&f);
-    assert_int_equal(after(&f, 1).n, 0);
-    assert_int_equal(after(&f, 11).n, 1);
-    end_all(&f);
+    fill();
+    assert_int_equal(after(1).n, 0);
+    assert_int_equal(after(11).n, 1);
+    end_all();
     config.degree = 0;
     assert_int_equal(
         qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), EINVAL);
 }
 
 /* What is found in the cache is not recorded. */
-TEST(test_misses_only)
+TEST_WITH(test_misses_only, set_up, tear_down)
 {
-    struct fixture f = begin_all(0, NEVER);
-
     for (int i = 0; i < 4; i++) {
         step(f.p, f.s, 1, i % 2 ? QM_ACCESS_HIT : QM_ACCESS_PREFETCH_HIT);
-        miss(&f, 2);
-        pass(&f, 40);
+        miss(2);
+        pass(40);
     }
-    fill(&f);
-    assert_int_equal(after(&f, 1).n, 0);
-    assert_int_equal(after(&f, 2).n, 0);
-    end_all(&f);
+    fill();
+    assert_int_equal(after(1).n, 0);
+    assert_int_equal(after(2).n, 0);
 }
 
 /* It does not matter whose accesses they are. */
-TEST(test_all_streams_together)
+TEST_WITH(test_all_streams_together, set_up, tear_down)
 {
-    struct fixture f = begin_all(0, NEVER);
     struct qm_stream *other = begin(f.p);
 
     for (int i = 0; i < 2; i++) {
-        miss(&f, 1);
+        miss(1);
         step(f.p, other, 2, QM_ACCESS_MISS);
-        pass(&f, 40);
+        pass(40);
     }
-    fill(&f);
+    fill();
     assert_asked(step(f.p, other, 1, QM_ACCESS_MISS), 2, 2);
     assert_int_equal(candidate_blocks(f.p, f.s, 1, (uint64_t[1]){0}), 0);
     end(f.p, other);
-    end_all(&f);
 }
 
 /* The recording table is a ring. */
 TEST(test_recording_is_bounded)
 {
     for (unsigned others = RECORD_ROWS - 2; others <= RECORD_ROWS - 1; others++) {
-        struct fixture f = begin_all(0, NEVER);
-
-        miss(&f, 1);
-        miss(&f, 2); /* others - 1 more may come before it is forgotten */
-        pass(&f, 40);
+        begin_all(0, NEVER);
+        miss(1);
+        miss(2); /* others - 1 more may come before it is forgotten */
+        pass(40);
         for (uint64_t b = 0; b < others; b++) {
-            miss(&f, 100000 + b);
+            miss(100000 + b);
         }
-        pass(&f, 40);
-        miss(&f, 1);
-        miss(&f, 2);
-        fill(&f);
-        assert_int_equal(after(&f, 1).n, others == RECORD_ROWS - 2);
-        end_all(&f);
+        pass(40);
+        miss(1);
+        miss(2);
+        fill();
+        assert_int_equal(after(1).n, others == RECORD_ROWS - 2);
+        end_all();
     }
 }
 
 TEST(test_rules_are_bounded)
 {
-    struct fixture f = begin_all(3, NEVER);
     struct qm_mining_stats stats;
 
+    begin_all(3, NEVER);
     for (uint64_t group = 10; group <= 50; group += 10) {
         for (int i = 0; i < 2; i++) {
-            miss(&f, group);
-            miss(&f, group + 1);
-            pass(&f, 40);
+            miss(group);
+            miss(group + 1);
+            pass(40);
         }
     }
     /* The fillers would drive all out: they are associated, so none of them here. */
     while (stats_of(f.p).sequences == 0) {
-        miss(&f, f.filler);
-        pass(&f, LOOKAHEAD);
-        miss(&f, f.filler++);
-        pass(&f, LOOKAHEAD);
+        miss(f.filler);
+        pass(LOOKAHEAD);
+        miss(f.filler++);
+        pass(LOOKAHEAD);
     }
     stats = stats_of(f.p);
     assert_int_equal(stats.prefixes, 3);
@@ -317,12 +315,12 @@ TEST(test_rules_are_bounded)
     assert_int_equal(stats.evicted, 2);
     assert_int_equal(stats.updates, 5);
     for (uint64_t group = 10; group <= 50; group += 10) {
-        assert_int_equal(after(&f, group).n, group >= 30);
+        assert_int_equal(after(group).n, group >= 30);
     }
     assert_int_equal(stats_of(f.p).matches - stats.matches, 3);
     assert_int_equal(stats_of(f.p).lookups - stats.lookups, 5);
     assert_in_range(stats.rules_bytes, 2 << 20, 4 << 20);
-    end_all(&f);
+    end_all();
 }
 
 /* A table that does not fill is mined in time: at the first miss after that. */
@@ -331,33 +329,31 @@ TEST(test_period)
     static const uint64_t periods[][2] = {{0, 16384}, {500, 500}};
 
     for (unsigned i = 0; i < 2; i++) {
-        struct fixture f = begin_all(0, periods[i][0]);
-
-        miss(&f, 1);
-        miss(&f, 2);
-        pass(&f, 40);
-        miss(&f, 1);
-        miss(&f, 2);
-        pass(&f, (unsigned)periods[i][1] - 45);
-        miss(&f, 3); /* at tick period - 1 */
+        begin_all(0, periods[i][0]);
+        miss(1);
+        miss(2);
+        pass(40);
+        miss(1);
+        miss(2);
+        pass((unsigned)periods[i][1] - 45);
+        miss(3); /* at tick period - 1 */
         assert_int_equal(stats_of(f.p).sequences, 0);
-        assert_int_equal(after(&f, 1).n, 0); /* found in the cache: does not count */
-        miss(&f, 4);
+        assert_int_equal(after(1).n, 0); /* found in the cache: does not count */
+        miss(4);
         assert_int_equal(stats_of(f.p).sequences, 1);
-        assert_int_equal(after(&f, 1).n, 1);
-        pass(&f, (unsigned)periods[i][1] - 3);
-        miss(&f, 5);
+        assert_int_equal(after(1).n, 1);
+        pass((unsigned)periods[i][1] - 3);
+        miss(5);
         assert_int_equal(stats_of(f.p).sequences, 1);
-        miss(&f, 6);
+        miss(6);
         assert_int_equal(stats_of(f.p).sequences, 2);
-        end_all(&f);
+        end_all();
     }
 }
 
 /* While a mining table is out, the other fills and then waits. */
-TEST(test_one_table_out)
+TEST_WITH(test_one_table_out, set_up, tear_down)
 {
-    struct fixture f = begin_all(0, NEVER);
     struct qm_work *out = NULL, *work;
 
     for (unsigned round = 0; round < 2; round++) {
@@ -375,7 +371,6 @@ TEST(test_one_table_out)
     assert_non_null(work);
     assert_int_equal(f.p->ops->learn(f.p, work), 0);
     assert_int_equal(stats_of(f.p).sequences, 1);
-    end_all(&f);
 }
 
 /* The model: all that happened to each block, and mining by comparing all with all. */
@@ -477,14 +472,13 @@ TEST(test_naive_model)
 
     for (uint64_t seed = 1; seed <= traces; seed++) {
         struct rng rng = {seed};
-        struct fixture f;
         unsigned mining = 0;
         uint64_t group = 0, place = 0;
 
         naive_max = seed % 2 ? 300 : 1u << 24;
         naive_made = naive_rows = 0;
         memset(naive, 0, sizeof naive);
-        f = begin_all(naive_max, NEVER);
+        begin_all(naive_max, NEVER);
         for (uint64_t i = 0; i < ACCESSES; i++) {
             uint64_t block;
             enum qm_access outcome;
@@ -512,7 +506,7 @@ TEST(test_naive_model)
         evictions += stats_of(f.p).evicted > 0;
         mined += stats_of(f.p).sequences > 1;
         assert_int_equal(stats_of(f.p).prefixes, naive_rows);
-        end_all(&f);
+        end_all();
     }
     /* The traces are no trivial ones. */
     assert_true(matches > 100 * traces);
