@@ -83,10 +83,10 @@ static Options style_of(int style, std::shared_ptr<Cache> cache)
     return o;
 }
 
-static void compare_all(DB *db, const Shadow &shadow, const ReadOptions &read,
+static void compare_all(DB &db, const Shadow &shadow, const ReadOptions &read,
                         bool exact)
 {
-    std::unique_ptr<Iterator> it(db->NewIterator(read));
+    std::unique_ptr<Iterator> it(db.NewIterator(read));
     auto s = shadow.begin();
     for (it->SeekToFirst(); it->Valid(); it->Next()) {
         std::string key = it->key().ToString(), value = it->value().ToString();
@@ -131,8 +131,7 @@ static void exercise(int style, qm_lsm_mode mode, long operations, uint64_t seed
         c.model = model.c_str();
     auto attached = lsm::attach(o, c);
     CHECK(attached);
-    DB *db;
-    OK(DB::Open(o, d / "db", &db));
+    auto db = open(o, d / "db");
     WriteOptions write;
     for (long i = 0; i < operations; i++) {
         std::string key = key_of(static_cast<long>(rnd(&seed) % 2000)), found;
@@ -178,7 +177,7 @@ static void exercise(int style, qm_lsm_mode mode, long operations, uint64_t seed
             if (snapshot) {
                 ReadOptions read;
                 read.snapshot = snapshot;
-                compare_all(db, then, read, exact);
+                compare_all(*db, then, read, exact);
                 db->ReleaseSnapshot(snapshot);
                 snapshot = nullptr;
             } else {
@@ -200,8 +199,8 @@ static void exercise(int style, qm_lsm_mode mode, long operations, uint64_t seed
             if (snapshot)
                 db->ReleaseSnapshot(snapshot);
             snapshot = nullptr;
-            delete db; /* as a program that ends: what is not flushed is in the log */
-            OK(DB::Open(o, d / "db", &db));
+            db.reset(); /* as a program that ends: what is not flushed is in the log */
+            db = open(o, d / "db");
         } else {
             Status s = db->Get(ReadOptions(), key, &found);
             CHECK(s.ok() || s.IsNotFound());
@@ -214,14 +213,13 @@ static void exercise(int style, qm_lsm_mode mode, long operations, uint64_t seed
     }
     ReadOptions all;
     all.total_order_seek = true;
-    compare_all(db, shadow, all, exact);
+    compare_all(*db, shadow, all, exact);
     if (snapshot)
         db->ReleaseSnapshot(snapshot);
     lsm::Stats s = attached->stats();
     CHECK(s.failures == 0 && (operations < 6000 || s.files > 5));
     CHECK((mode != QM_LSM_ALL && mode != QM_LSM_LEAPER) || operations < 1000 ||
           s.warmed > 0);
-    delete db;
 }
 
 /* Eight threads on keys of their own, and one that ends intervals; one detaches. */
@@ -233,8 +231,7 @@ static void threads(bool detach)
     auto c = still(QM_LSM_ADAPTIVE);
     c.interval_ms = 3;
     auto attached = lsm::attach(o, c);
-    DB *db;
-    OK(DB::Open(o, d / "db", &db));
+    auto db = open(o, d / "db");
     std::atomic<int> running{8};
     std::vector<std::thread> all;
     for (int t = 0; t < 8; t++)
@@ -269,7 +266,7 @@ static void threads(bool detach)
     }
     for (auto &t : all)
         t.join();
-    delete db;
+    db.reset();
     CHECK(attached->stats().failures == 0);
 }
 
@@ -280,9 +277,8 @@ static void threads(bool detach)
     auto c = still(QM_LSM_ADAPTIVE);
     c.interval_ms = 2;
     auto attached = lsm::attach(o, c);
-    DB *db;
+    auto db = open(o, path + "/db");
     std::string value;
-    OK(DB::Open(o, path + "/db", &db));
     for (;;) { /* the log is written before the byte: a kill loses nothing */
         std::string key = key_of(static_cast<long>(rnd(&s) % 1000));
         OK(db->Put(WriteOptions(), key, key + std::to_string(s)));
@@ -330,12 +326,10 @@ static void killed(uint64_t seed)
                     more = key + std::to_string(s), found;
         Options o = options_of(NewLRUCache(200 << 10));
         auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        DB *db;
-        OK(DB::Open(o, d / "db", &db));
+        auto db = open(o, d / "db");
         if (db->Get(ReadOptions(), key, &found).ok() && found == more)
             shadow[key] = more;
-        compare_all(db, shadow, ReadOptions(), true);
-        delete db;
+        compare_all(*db, shadow, ReadOptions(), true);
     }
 }
 

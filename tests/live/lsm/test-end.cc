@@ -60,13 +60,6 @@ struct Observer : EventListener {
     }
 };
 
-static std::unique_ptr<DB> open(const Options &o, const std::string &path)
-{
-    DB *db;
-    OK(DB::Open(o, path, &db));
-    return std::unique_ptr<DB>(db);
-}
-
 /* Two files of a flush, and a compaction of both into several. */
 static void compact(Options o, lsm::Config c, Observer &seen)
 {
@@ -78,7 +71,7 @@ static void compact(Options o, lsm::Config c, Observer &seen)
     o.listeners.push_back(observer);
     auto db = open(o, d / "db");
     for (long first = 0; first < 2; first++) {
-        write_keys(db.get(), first, 2000, 2);
+        write_keys(*db, first, 2000, 2);
         OK(db->Flush(FlushOptions()));
         CHECK(seen.flushed > 100 && seen.flushed == attached->stats().blocks);
     }
@@ -87,7 +80,7 @@ static void compact(Options o, lsm::Config c, Observer &seen)
     lsm::Stats s = attached->stats();
     CHECK(s.warmed == s.blocks && s.failures == 0);
     CHECK(seen.warmed_at_end == s.warmed && seen.blocks_at_end == s.blocks);
-    CHECK(blocks_read([&] { read_keys(db.get(), 0, 2000); }) == 0);
+    CHECK(blocks_read([&] { read_keys(*db, 0, 2000); }) == 0);
     CHECK(attached->stats().misses == 0 && attached->stats().hits == 2000);
 }
 
@@ -99,7 +92,7 @@ static Options with_room()
 }
 
 /* Nothing of it while it runs; all before its version is there. */
-static void test_end()
+TEST(test_end)
 {
     Observer seen;
     compact(with_room(), still(QM_LSM_ALL), seen);
@@ -107,7 +100,7 @@ static void test_end()
 }
 
 /* Each part of a compaction has files of its own. */
-static void test_parts()
+TEST(test_parts)
 {
     Observer seen;
     Options o = with_room();
@@ -118,7 +111,7 @@ static void test_parts()
 }
 
 /* Few blocks may wait: files beyond are warmed when they are there. */
-static void test_bound()
+TEST(test_bound)
 {
     Observer seen;
     auto c = still(QM_LSM_ALL);
@@ -129,7 +122,7 @@ static void test_bound()
 
 /* A compaction that the database's end interrupts leaves nothing behind: a flush and a
  * compaction by the same thread are warmed. */
-static void test_interrupted()
+TEST(test_interrupted)
 {
     Scratch d;
     Options o = with_room();
@@ -141,7 +134,7 @@ static void test_interrupted()
     auto db = open(o, d / "db");
     seen->db = db.get();
     for (long first = 0; first < 2; first++) {
-        write_keys(db.get(), first, 2000, 2);
+        write_keys(*db, first, 2000, 2);
         OK(db->Flush(FlushOptions()));
     }
     uint64_t before = attached->stats().warmed;
@@ -154,13 +147,13 @@ static void test_interrupted()
     seen->cancel = false;
     db = open(o, d / "db");
     o.env->SetBackgroundThreads(0, Env::HIGH); /* compactions' threads flush */
-    write_keys(db.get(), 3000, 3100);
+    write_keys(*db, 3000, 3100);
     OK(db->Flush(FlushOptions()));
     o.env->SetBackgroundThreads(1, Env::HIGH);
     CHECK(attached->stats().warmed > before);
-    CHECK(blocks_read([&] { read_keys(db.get(), 3000, 3100); }) == 0);
+    CHECK(blocks_read([&] { read_keys(*db, 3000, 3100); }) == 0);
     OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
-    CHECK(seen->ends == 1 && blocks_read([&] { read_keys(db.get(), 0, 2000); }) == 0);
+    CHECK(seen->ends == 1 && blocks_read([&] { read_keys(*db, 0, 2000); }) == 0);
     CHECK(attached->stats().failures == 0);
 }
 
@@ -177,7 +170,7 @@ struct Refuses : AssociativeMergeOperator {
 };
 
 /* The files of a compaction that fails are of no use. */
-static void test_failed()
+TEST(test_failed)
 {
     Scratch d;
     Options o = with_room();
@@ -189,7 +182,7 @@ static void test_failed()
     o.listeners.push_back(seen);
     auto db = open(o, d / "db");
     for (long first = 0; first < 2; first++) {
-        write_keys(db.get(), first, 2000, 2);
+        write_keys(*db, first, 2000, 2);
         if (first == 1)
             OK(db->Merge(WriteOptions(), key_of(1990), "+"));
         OK(db->Flush(FlushOptions()));
@@ -202,10 +195,5 @@ static void test_failed()
 
 int main(int argc, char **argv)
 {
-    static const testing::Test tests[] = {
-        {"end", test_end},       {"parts", test_parts},
-        {"bound", test_bound},   {"interrupted", test_interrupted},
-        {"failed", test_failed},
-    };
-    return testing::run(tests, argc, argv);
+    return testing::run(argc, argv);
 }

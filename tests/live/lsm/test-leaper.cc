@@ -35,7 +35,7 @@ static void write_file(const std::string &path, const std::string &text)
     CHECK(file.good());
 }
 
-static void test_refused()
+TEST(test_refused)
 {
     Scratch d;
     std::string model = d / "model", missing = d / "none", dump = d / "dump";
@@ -74,10 +74,8 @@ struct Predicted {
         c.model = model.c_str();
         attached = lsm::attach(o, c);
         CHECK(attached);
-        DB *raw;
-        OK(DB::Open(o, d / "db", &raw));
-        db.reset(raw);
-        write_keys(db.get(), 0, keys);
+        db = open(o, d / "db");
+        write_keys(*db, 0, keys);
         OK(db->Flush(FlushOptions()));
     }
     void compact()
@@ -95,7 +93,7 @@ static void run(const std::string &model, bool by_calls)
     CHECK(p.attached->stats().warmed == 0); /* nothing has been read */
     for (int round = 0; round < 6; round++) {
         for (int again = 0; again < 3; again++) {
-            read_keys(db, 500, 700);
+            read_keys(*db, 500, 700);
             for (long i = 500; by_calls && i < 700; i++)
                 p.attached->read(key_of(i));
         }
@@ -106,11 +104,11 @@ static void run(const std::string &model, bool by_calls)
     lsm::Stats after = p.attached->stats();
     CHECK(after.failures == 0 && after.warmed > before.warmed + 10);
     CHECK(after.warmed - before.warmed < (after.blocks - before.blocks) / 2);
-    CHECK(blocks_read([&] { read_keys(db, 510, 690); }) == 0);
-    CHECK(blocks_read([&] { read_keys(db, 1000, 1200); }) > 10);
+    CHECK(blocks_read([&] { read_keys(*db, 510, 690); }) == 0);
+    CHECK(blocks_read([&] { read_keys(*db, 1000, 1200); }) > 10);
 }
 
-static void test_hot()
+TEST(test_hot)
 {
     Scratch d;
     std::string model = d / "model";
@@ -121,7 +119,7 @@ static void test_hot()
 
 /* The first phase: when a compaction begins, the blocks of its inputs leave that the
  * model does not expect to be read, and those that it expects stay until its end. */
-static void test_cold()
+TEST(test_cold)
 {
     Scratch d;
     std::string model = d / "model";
@@ -130,10 +128,10 @@ static void test_cold()
     Predicted p(model, cache, 800);
     DB *db = p.db.get();
     p.attached->tick();
-    read_keys(db, 0, 800);
+    read_keys(*db, 0, 800);
     for (int i = 0; i < 2; i++) { /* then these alone; the counters see no others */
         p.attached->tick();
-        read_keys(db, 100, 140);
+        read_keys(*db, 100, 140);
     }
     p.attached->tick();
     CHECK(cache->GetUsage() > cache->GetCapacity() * 9 / 10);
@@ -141,7 +139,7 @@ static void test_cold()
     p.compact();
     lsm::Stats s = p.attached->stats();
     CHECK(s.failures == 0 && s.cold > 10 && s.cold + 4 <= before && s.erased >= 4);
-    CHECK(blocks_read([&] { read_keys(db, 100, 140); }) == 0);
+    CHECK(blocks_read([&] { read_keys(*db, 100, 140); }) == 0);
 }
 
 /* Hot ranges stay for some intervals; what comes next follows what is read now. */
@@ -153,11 +151,9 @@ static void write_dump(const std::string &path, int intervals)
     c.dump = path.c_str();
     auto attached = lsm::attach(o, c);
     CHECK(attached);
-    DB *raw;
-    OK(DB::Open(o, d / "db", &raw));
-    std::unique_ptr<DB> db(raw);
+    auto db = open(o, d / "db");
     uint64_t seed = 5;
-    write_keys(db.get(), 0, 2000);
+    write_keys(*db, 0, 2000);
     OK(db->Flush(FlushOptions()));
     for (int i = 0; i < intervals; i++) {
         long first = 200 * (i / 12 % 10);
@@ -170,7 +166,7 @@ static void write_dump(const std::string &path, int intervals)
 }
 
 /* Each row has its 22 numbers; bytes bound the file. */
-static void test_dump()
+TEST(test_dump)
 {
     Scratch d;
     std::string path = d / "dump", line;
@@ -212,11 +208,6 @@ static void test_dump()
 
 int main(int argc, char **argv)
 {
-    static const testing::Test tests[] = {{"refused", test_refused},
-                                          {"hot", test_hot},
-                                          {"cold", test_cold},
-                                          {"dump", test_dump}};
-
     if (argc == 3 && std::string(argv[1]) == "--dump") {
         write_dump(argv[2], 240);
         return 0;
@@ -225,5 +216,5 @@ int main(int argc, char **argv)
         run(argv[2], true);
         return 0;
     }
-    return testing::run(tests, argc, argv);
+    return testing::run(argc, argv);
 }

@@ -49,12 +49,11 @@ static void expect(lsm::Verdict verdict, const char *says,
     }
     /* What is said to work opens, writes and reads. */
     Scratch d;
-    DB *db;
-    OK(DB::Open(o, d / "db", &db));
-    write_keys(db, 0, 400);
+    auto db = open(o, d / "db");
+    write_keys(*db, 0, 400);
     OK(db->Flush(FlushOptions()));
-    read_keys(db, 0, 400);
-    delete db;
+    read_keys(*db, 0, 400);
+    db.reset();
     lsm::Stats s = attached->stats();
     CHECK(s.files > 0 && s.failures == 0);
 }
@@ -84,7 +83,7 @@ struct Timestamps : Comparator {
     }
 };
 
-static void test_verdicts()
+TEST(test_verdicts)
 {
     using T = BlockBasedTableOptions;
     const auto works = lsm::Verdict::works, less = lsm::Verdict::less,
@@ -147,7 +146,7 @@ static void test_verdicts()
     });
 }
 
-static void test_config()
+TEST(test_config)
 {
     for (int i = 0; i < 5; i++) {
         Options o = options_of(NewLRUCache(1 << 20));
@@ -168,7 +167,7 @@ static void test_config()
 }
 
 /* Twice is refused; after the first is detached it is allowed. */
-static void test_twice()
+TEST(test_twice)
 {
     Options o = options_of(NewLRUCache(1 << 20));
     auto one = lsm::attach(o, still(QM_LSM_ALL));
@@ -179,17 +178,15 @@ static void test_twice()
     auto three = lsm::attach(o, still(QM_LSM_ALL));
     CHECK(three);
     Scratch d;
-    DB *db;
-    OK(DB::Open(o, d / "db", &db));
-    write_keys(db, 0, 100);
+    auto db = open(o, d / "db");
+    write_keys(*db, 0, 100);
     OK(db->Flush(FlushOptions()));
     CHECK(three->stats().warmed > 0 && one->stats().files == 0);
-    delete db;
 }
 
 /* A family's options count as attached wherever they are: with other options of the
  * database, or as those of a further family. */
-static void test_family_twice()
+TEST(test_family_twice)
 {
     auto cache = NewLRUCache(1 << 20);
     Options o = options_of(cache), more = options_of(cache), third = options_of(cache);
@@ -214,7 +211,7 @@ static void test_family_twice()
 }
 
 /* Whichever allocation of attach() fails, options are as before. */
-static void test_no_memory()
+TEST(test_no_memory)
 {
     bool attached = false;
     for (long n = 0; !attached; n++) {
@@ -237,7 +234,7 @@ static void test_no_memory()
 
 /* A file of SstFileWriter's is nobody's: neither its level nor whether it will be in
  * the database is known.  So nothing is learned of its keys. */
-static void test_foreign_files()
+TEST(test_foreign_files)
 {
     Options o = options_of(NewLRUCache(1 << 20));
     auto attached = lsm::attach(o, still(QM_LSM_ALL));
@@ -248,39 +245,37 @@ static void test_foreign_files()
         OK(writer.Put(key_of(i), "value"));
     OK(writer.Finish());
     CHECK(attached->stats().ranges == 1);
-    DB *db;
-    OK(DB::Open(o, d / "db", &db));
-    write_keys(db, 0, 400);
+    auto db = open(o, d / "db");
+    write_keys(*db, 0, 400);
     OK(db->Flush(FlushOptions()));
     CHECK(attached->stats().ranges > 10);
-    delete db;
 }
 
 /* A cache that nobody else holds, and options that go before the handle, and the other
  * way round: nothing is used after its end (under the address sanitizer). */
-static void test_lifetimes()
+TEST(test_lifetimes)
 {
     for (int which = 0; which < 3; which++) {
         Scratch d;
         lsm::Attached attached;
-        DB *db;
+        std::unique_ptr<DB> db;
         {
             Options o = options_of(NewLRUCache(1 << 20));
             auto c = still(QM_LSM_ALL);
             c.interval_ms = 1;
             attached = lsm::attach(o, c);
-            OK(DB::Open(o, d / "db", &db));
+            db = open(o, d / "db");
         }
-        write_keys(db, 0, 200);
+        write_keys(*db, 0, 200);
         OK(db->Flush(FlushOptions()));
         if (which == 0)
             attached.handle.reset();
         if (which == 1)
             attached->detach();
-        write_keys(db, 0, 200);
+        write_keys(*db, 0, 200);
         OK(db->Flush(FlushOptions()));
-        read_keys(db, 0, 200);
-        delete db;
+        read_keys(*db, 0, 200);
+        db.reset();
         if (attached)
             attached->stats();
     }
@@ -291,27 +286,24 @@ static void test_lifetimes()
     auto kept = lsm::attach(keeper, still(QM_LSM_OFF));
     Scratch d;
     for (int again = 0; again < 2; again++) {
-        DB *db;
         Options o = options_of(cache);
         auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        OK(DB::Open(o, d / "db", &db));
+        auto db = open(o, d / "db");
         if (!again)
-            write_keys(db, 0, 200);
+            write_keys(*db, 0, 200);
         OK(db->Flush(FlushOptions()));
-        read_keys(db, 0, 200);
+        read_keys(*db, 0, 200);
         CHECK((attached->stats().hits > 0) == !again);
-        delete db;
     }
     Options unused = options_of(NewLRUCache(1 << 20));
     lsm::attach(unused, still(QM_LSM_ALL));
 }
 
 /* Threads that compress, of the last level alone or since a later change of options. */
-static void test_parallel()
+TEST(test_parallel)
 {
     for (int later = 0; later < 2; later++) {
         Scratch d;
-        DB *db;
         Options o = options_of(NewLRUCache(1 << 20));
         o.compression = kLZ4Compression;
         o.write_buffer_size = 4 << 20;
@@ -322,11 +314,11 @@ static void test_parallel()
             o.bottommost_compression_opts.parallel_threads = 4;
         }
         auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        OK(DB::Open(o, d / "db", &db));
+        auto db = open(o, d / "db");
         if (later)
             OK(db->SetOptions({{"compression_opts", "{parallel_threads=4;}"}}));
         for (int round = 0; round < 3; round++) {
-            write_keys(db, 0, 8000);
+            write_keys(*db, 0, 8000);
             OK(db->Flush(FlushOptions()));
             OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
         }
@@ -335,7 +327,7 @@ static void test_parallel()
             OK(db->Get(ReadOptions(), key_of(i), &value));
             CHECK(value == std::string(100, char('a' + i % 26)));
         }
-        delete db;
+        db.reset();
         CHECK(attached->stats().files > 0 && attached->stats().failures == 0);
     }
 }
@@ -343,21 +335,19 @@ static void test_parallel()
 /* RocksDB keeps an object in the cache that calls the cache by which it was put there:
  * of a front that is gone, none may be left for the next database on the cache behind.
  */
-static void test_entry_stats()
+TEST(test_entry_stats)
 {
     auto cache = NewLRUCache(4 << 20);
     size_t left = 0;
     for (int again = 0; again < 2; again++) {
         Scratch d;
-        DB *db;
         std::string text;
         Options o = options_of(cache);
         auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        OK(DB::Open(o, d / "db", &db));
-        write_keys(db, 0, 200);
+        auto db = open(o, d / "db");
+        write_keys(*db, 0, 200);
         OK(db->Flush(FlushOptions()));
         CHECK(db->GetProperty(DB::Properties::kBlockCacheEntryStats, &text));
-        delete db;
     }
     cache->ApplyToAllEntries(
         [&left](const Slice &key, void *, size_t, Cache::DeleterFn) {
@@ -369,7 +359,7 @@ static void test_entry_stats()
     CHECK(left == 0);
 }
 
-static void test_c()
+TEST(test_c)
 {
     rocksdb_options_t *o = rocksdb_options_create();
     rocksdb_block_based_table_options_t *t = rocksdb_block_based_options_create();
@@ -443,14 +433,13 @@ static unsigned make_and_drop(DB *db, lsm::Handle *handle, const Options &plain)
 
 /* What is gone takes no memory, and its number is the next one's; counts stay.  A
  * reader may come late. */
-static void test_dropped()
+TEST(test_dropped)
 {
     enum { FAMILIES = 30 };
     Scratch d;
     Options o = options_of(NewLRUCache(1 << 20)), plain = o;
     auto attached = lsm::attach(o, still(QM_LSM_ADAPTIVE));
-    DB *db;
-    OK(DB::Open(o, d / "db", &db));
+    auto db = open(o, d / "db");
     const uint32_t own = attached->stats().ranges; /* of the default family */
     for (unsigned late = 0; late < 2; late++) {
         std::atomic<bool> ends{late == 0};
@@ -460,7 +449,7 @@ static void test_dropped()
         });
         for (unsigned i = 0; i < FAMILIES; i++) {
             uint64_t files = attached->stats().files, reads = attached->stats().reads;
-            CHECK(make_and_drop(db, attached.handle.get(), plain) == 1);
+            CHECK(make_and_drop(db.get(), attached.handle.get(), plain) == 1);
             for (unsigned k = 0; k < 10000 && attached->stats().ranges > own; k++) {
                 attached->tick();
                 usleep(k > 0 ? 1000 : 0); /* RocksDB may still tell of something */
@@ -473,7 +462,6 @@ static void test_dropped()
         reader.join();
         CHECK(late || attached->stats().reads == FAMILIES);
     }
-    delete db;
 }
 
 static std::set<std::string> threads()
@@ -485,7 +473,7 @@ static std::set<std::string> threads()
 }
 
 /* The library's thread takes no signal of the program's. */
-static void test_signals()
+TEST(test_signals)
 {
     Options o = options_of(NewLRUCache(1 << 20));
     auto before = threads();
@@ -514,19 +502,5 @@ static void test_signals()
 
 int main(int argc, char **argv)
 {
-    static const testing::Test tests[] = {
-        {"verdicts", test_verdicts},
-        {"config", test_config},
-        {"twice", test_twice},
-        {"family_twice", test_family_twice},
-        {"no_memory", test_no_memory},
-        {"foreign_files", test_foreign_files},
-        {"lifetimes", test_lifetimes},
-        {"parallel", test_parallel},
-        {"entry_stats", test_entry_stats},
-        {"c", test_c},
-        {"dropped", test_dropped},
-        {"signals", test_signals},
-    };
-    return testing::run(tests, argc, argv);
+    return testing::run(argc, argv);
 }

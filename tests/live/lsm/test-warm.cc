@@ -21,13 +21,6 @@ using namespace rocksdb;
 using namespace testing;
 namespace lsm = quickmine::lsm;
 
-static std::unique_ptr<DB> open(const Options &o, const std::string &path)
-{
-    DB *db;
-    OK(DB::Open(o, path, &db));
-    return std::unique_ptr<DB>(db);
-}
-
 static size_t entries(Cache &cache)
 {
     size_t n = 0;
@@ -45,13 +38,13 @@ static void warm_all(Options o, lsm::Config c)
     auto attached = lsm::attach(o, c);
     CHECK(attached && attached.verdict == lsm::Verdict::works && attached.says.empty());
     auto db = open(o, d / "db");
-    write_keys(db.get(), 0, 400);
+    write_keys(*db, 0, 400);
     OK(db->Flush(FlushOptions()));
-    CHECK(blocks_read([&] { read_keys(db.get(), 0, 400); }) == 0);
-    write_keys(db.get(), 0, 400, 2);
+    CHECK(blocks_read([&] { read_keys(*db, 0, 400); }) == 0);
+    write_keys(*db, 0, 400, 2);
     OK(db->Flush(FlushOptions()));
     OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
-    CHECK(blocks_read([&] { read_keys(db.get(), 0, 400); }) == 0);
+    CHECK(blocks_read([&] { read_keys(*db, 0, 400); }) == 0);
     lsm::Stats s = attached->stats();
     CHECK(s.files >= 3 && s.warmed == s.blocks && s.failures == 0 && s.cut == 0);
     CHECK(s.hits > 0 && s.misses == 0 && s.used > 0 && s.late == 0);
@@ -60,7 +53,7 @@ static void warm_all(Options o, lsm::Config c)
     CHECK(s.erased >= 50);
 }
 
-static void test_all()
+TEST(test_all)
 {
     auto cache = NewLRUCache(8 << 20);
     warm_all(options_of(cache), still(QM_LSM_ALL));
@@ -78,7 +71,7 @@ static void test_all()
     }
 }
 
-static void test_partitioned()
+TEST(test_partitioned)
 {
     auto cache = NewLRUCache(8 << 20);
     for (bool in_cache : {false, true}) {
@@ -92,9 +85,9 @@ static void test_partitioned()
         Scratch d;
         auto attached = lsm::attach(o, still(QM_LSM_ALL));
         auto db = open(o, d / "db");
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         OK(db->Flush(FlushOptions()));
-        read_keys(db.get(), 0, 400);
+        read_keys(*db, 0, 400);
         lsm::Stats s = attached->stats();
         /* Data blocks hit, and are told from the parts of the index. */
         CHECK(s.warmed == s.blocks && s.hits == 400 && s.misses == 0 &&
@@ -104,7 +97,7 @@ static void test_partitioned()
 
 /* A dictionary that is in the cache is not taken for data, also if it came with a later
  * change of options; with parts of an index or without. */
-static void test_dictionary()
+TEST(test_dictionary)
 {
     for (int which = 0; which < 4; which++) {
         Options o = options_of(NewLRUCache(8 << 20));
@@ -121,9 +114,9 @@ static void test_dictionary()
         auto db = open(o, d / "db");
         if (which % 2 == 1)
             OK(db->SetOptions({{"compression_opts", "{max_dict_bytes=4096;}"}}));
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         OK(db->Flush(FlushOptions()));
-        read_keys(db.get(), 0, 400);
+        read_keys(*db, 0, 400);
         lsm::Stats s = attached->stats();
         /* RocksDB tells of a dictionary's blocks late: with a later change of options
          * their bounds are not known, but they are told from the dictionary. */
@@ -133,7 +126,7 @@ static void test_dictionary()
 }
 
 /* Without warming the same reads miss; erase removes what died. */
-static void test_off()
+TEST(test_off)
 {
     for (auto mode : {QM_LSM_OFF, QM_LSM_ERASE, QM_LSM_FLUSH}) {
         auto cache = NewLRUCache(8 << 20);
@@ -141,9 +134,9 @@ static void test_off()
         Scratch d;
         auto attached = lsm::attach(o, still(mode));
         auto db = open(o, d / "db");
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         OK(db->Flush(FlushOptions()));
-        CHECK((blocks_read([&] { read_keys(db.get(), 0, 400); }) == 0) ==
+        CHECK((blocks_read([&] { read_keys(*db, 0, 400); }) == 0) ==
               (mode == QM_LSM_FLUSH));
         size_t before = entries(*cache);
         OK(db->CompactRange(
@@ -154,7 +147,7 @@ static void test_off()
             }(),
             nullptr, nullptr));
         CHECK(mode == QM_LSM_OFF ? entries(*cache) == before : entries(*cache) < 5);
-        CHECK(blocks_read([&] { read_keys(db.get(), 0, 400); }) > 0);
+        CHECK(blocks_read([&] { read_keys(*db, 0, 400); }) > 0);
         lsm::Stats s = attached->stats();
         CHECK(s.level_blocks[0] > 30 && s.blocks > s.level_blocks[0]);
         CHECK(s.warmed == (mode == QM_LSM_FLUSH ? s.level_blocks[0] : 0));
@@ -162,7 +155,7 @@ static void test_off()
 }
 
 /* Only what is read is warmed, whether look-ups tell or the program. */
-static void test_selective()
+TEST(test_selective)
 {
     for (bool keyed : {false, true}) {
         auto cache = NewLRUCache(8 << 20);
@@ -171,7 +164,7 @@ static void test_selective()
         auto attached = lsm::attach(o, still(QM_LSM_SELECTIVE));
         auto db = open(o, d / "db");
         o.disable_auto_compactions = true;
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         OK(db->Flush(FlushOptions()));
         OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
         for (int round = 0; round < 4; round++) {
@@ -179,27 +172,27 @@ static void test_selective()
                 for (long i = 100; i < 160; i++)
                     attached->read(key_of(i));
             for (int again = 0; again < 3; again++)
-                read_keys(db.get(), 100, 160);
+                read_keys(*db, 100, 160);
             if (keyed) /* these are read, too, but not told */
-                read_keys(db.get(), 300, 360);
+                read_keys(*db, 300, 360);
             attached->tick();
         }
         lsm::Stats before = attached->stats();
-        write_keys(db.get(), 0, 400, 3);
+        write_keys(*db, 0, 400, 3);
         OK(db->Flush(FlushOptions()));
         OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
         lsm::Stats after = attached->stats();
         CHECK(after.warmed > before.warmed);
         CHECK(after.warmed - before.warmed < (after.blocks - before.blocks) / 2);
-        CHECK(blocks_read([&] { read_keys(db.get(), 105, 155); }) == 0);
-        CHECK(blocks_read([&] { read_keys(db.get(), 200, 290); }) > 3);
+        CHECK(blocks_read([&] { read_keys(*db, 105, 155); }) == 0);
+        CHECK(blocks_read([&] { read_keys(*db, 200, 290); }) > 3);
         CHECK(after.writes >= 134);
     }
 }
 
 /* Bounds of bytes and of a share of the cache end warming; the file is whole all the
  * same. */
-static void test_bounds()
+TEST(test_bounds)
 {
     for (int which = 0; which < 2; which++) {
         auto cache = NewLRUCache(1 << 20);
@@ -212,17 +205,17 @@ static void test_bounds()
         Scratch d;
         auto attached = lsm::attach(o, c);
         auto db = open(o, d / "db");
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         OK(db->Flush(FlushOptions()));
         lsm::Stats s = attached->stats();
         CHECK(s.cut == 1 && s.warmed >= 3 && s.warmed <= 5 && s.blocks > 30);
-        read_keys(db.get(), 0, 400);
+        read_keys(*db, 0, 400);
     }
 }
 
 /* No time at all: one block, whose reading cannot be ended, at most.  A stall of writes
  * has a bound of its own, for the family that it is of. */
-static void test_time()
+TEST(test_time)
 {
     auto cache = NewLRUCache(8 << 20);
     Options o = options_of(cache), more = options_of(cache);
@@ -233,7 +226,7 @@ static void test_time()
         Options o2 = options_of(cache);
         auto attached = lsm::attach(o2, c);
         auto db = open(o2, d / "db");
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         OK(db->Flush(FlushOptions()));
         CHECK(attached->stats().cut == 1 && attached->stats().warmed <= 1);
     }
@@ -320,7 +313,7 @@ struct Faults : FileSystemWrapper {
 
 /* A block that cannot be read is a failure, whether it is the first or a later one; it
  * is not counted as warmed, and the database does not notice. */
-static void test_read_error()
+TEST(test_read_error)
 {
     for (uint64_t from : {0, 8 << 10}) {
         auto faults = std::make_shared<Faults>();
@@ -330,7 +323,7 @@ static void test_read_error()
         Scratch d;
         auto attached = lsm::attach(o, still(QM_LSM_ALL));
         auto db = open(o, d / "db");
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         faults->from = from;
         faults->to = 40 << 10; /* 400 keys are some 46 KiB */
         OK(db->Flush(FlushOptions()));
@@ -340,12 +333,12 @@ static void test_read_error()
         CHECK(from == 0 ? s.warmed == 0 : s.warmed >= 3 && s.warmed <= 8);
         db.reset();
         db = open(o, d / "db");
-        read_keys(db.get(), 0, 400);
+        read_keys(*db, 0, 400);
     }
 }
 
 /* Blocks that a cache with a strict limit has no room for are a cut, and not warmed. */
-static void test_strict()
+TEST(test_strict)
 {
     for (size_t room : {600, 5000}) {
         auto cache = NewLRUCache(64 << 10, 0, true);
@@ -356,7 +349,7 @@ static void test_strict()
         c.share = 1;
         auto attached = lsm::attach(o, c);
         auto db = open(o, d / "db");
-        write_keys(db.get(), 0, 400);
+        write_keys(*db, 0, 400);
         OK(cache->Insert("pinned", nullptr, (64 << 10) - room - cache->GetUsage(),
                          nullptr, &pinned));
         OK(db->Flush(FlushOptions()));
@@ -365,7 +358,7 @@ static void test_strict()
         CHECK(s.failures == 0 && s.files == 1);
         CHECK(room == 600 ? s.cut == 1 && s.warmed == 0
                           : s.cut == 0 && s.warmed == s.blocks);
-        read_keys(db.get(), 0, 400);
+        read_keys(*db, 0, 400);
     }
 }
 
@@ -396,7 +389,7 @@ struct Asking : MemoryAllocator {
 
 /* Cold blocks of a compaction's inputs leave a full cache; those that are read stay.
  * No lock is held meanwhile. */
-static void test_cold()
+TEST(test_cold)
 {
     auto asking = std::make_shared<Asking>();
     auto cache = NewLRUCache(64 << 10, 0, false, .5, asking);
@@ -406,11 +399,11 @@ static void test_cold()
     auto attached = lsm::attach(o, still(QM_LSM_SELECTIVE));
     auto db = open(o, d / "db");
     asking->ask = [&] { attached->stats(); };
-    write_keys(db.get(), 0, 800);
+    write_keys(*db, 0, 800);
     OK(db->Flush(FlushOptions()));
-    read_keys(db.get(), 0, 800);
+    read_keys(*db, 0, 800);
     for (int i = 0; i < 12; i++) {
-        read_keys(db.get(), 100, 140);
+        read_keys(*db, 100, 140);
         attached->tick();
     }
     CHECK(cache->GetUsage() > cache->GetCapacity() * 9 / 10);
@@ -422,7 +415,7 @@ static void test_cold()
     CHECK(asking->asked == 1);
     /* The hot ones were not among them, though they died a moment later. */
     CHECK(attached->stats().cold > 10 && attached->stats().cold + 4 <= before);
-    CHECK(blocks_read([&] { read_keys(db.get(), 100, 140); }) == 0);
+    CHECK(blocks_read([&] { read_keys(*db, 100, 140); }) == 0);
 }
 
 static unsigned deleted_files_open()
@@ -444,7 +437,7 @@ static unsigned deleted_files_open()
 
 /* Two families and a second database on one cache: each has its own keys, and no file
  * stays open that RocksDB has deleted. */
-static void test_several()
+TEST(test_several)
 {
     auto cache = NewLRUCache(8 << 20);
     Scratch d;
@@ -464,8 +457,8 @@ static void test_several()
     OK(DB::Open(o, d / "one", {{"default", o}, {"more", family}}, &handles, &raw));
     std::unique_ptr<DB> db(raw), db2 = open(o2, d / "two");
     for (int round = 0; round < 5; round++) {
-        write_keys(db.get(), 0, 300);
-        write_keys(db2.get(), 1000, 1300);
+        write_keys(*db, 0, 300);
+        write_keys(*db2, 1000, 1300);
         for (long i = 500; i < 800; i++)
             OK(db->Put(WriteOptions(), handles[1], key_of(i), std::string(100, 'z')));
         OK(db->Flush(FlushOptions(), handles));
@@ -475,28 +468,28 @@ static void test_several()
     CHECK(deleted_files_open() == 0);
     std::string value;
     CHECK(blocks_read([&] {
-              read_keys(db.get(), 0, 300);
-              read_keys(db2.get(), 1000, 1300);
+              read_keys(*db, 0, 300);
+              read_keys(*db2, 1000, 1300);
               for (long i = 500; i < 800; i++)
                   OK(db->Get(ReadOptions(), handles[1], key_of(i), &value));
           }) == 0);
     lsm::Stats a = one->stats(), b = two->stats();
     CHECK(a.hits >= 600 && b.hits >= 300 && a.misses + b.misses == 0);
     one->detach();
-    write_keys(db.get(), 0, 300);
+    write_keys(*db, 0, 300);
     OK(db->Flush(FlushOptions()));
     CHECK(one->stats().warmed == a.warmed); /* the database goes on without */
-    CHECK(blocks_read([&] { read_keys(db.get(), 0, 300); }) > 0);
+    CHECK(blocks_read([&] { read_keys(*db, 0, 300); }) > 0);
     for (auto *h : handles)
         OK(db->DestroyColumnFamilyHandle(h));
     db.reset();
     two.handle.reset(); /* before its database */
-    write_keys(db2.get(), 0, 100);
+    write_keys(*db2, 0, 100);
     OK(db2->Flush(FlushOptions()));
 }
 
 /* Files of deletions and of ranges of deletions, and a snapshot that keeps them. */
-static void test_tombstones()
+TEST(test_tombstones)
 {
     auto cache = NewLRUCache(8 << 20);
     Options o = options_of(cache);
@@ -504,7 +497,7 @@ static void test_tombstones()
     Scratch d;
     auto attached = lsm::attach(o, still(QM_LSM_ALL));
     auto db = open(o, d / "db");
-    write_keys(db.get(), 0, 300);
+    write_keys(*db, 0, 300);
     OK(db->Flush(FlushOptions()));
     const Snapshot *snapshot = db->GetSnapshot();
     for (long i = 0; i < 300; i++)
@@ -527,7 +520,7 @@ static void test_tombstones()
 
 /* What is in use when an interval ends does not change how long a block seems to stay.
  */
-static void test_pinned()
+TEST(test_pinned)
 {
     double window[2];
 
@@ -544,11 +537,11 @@ static void test_pinned()
             OK(cache->Insert("pinned", nullptr, 4000, nullptr, &handle));
             cache->SetCapacity((64 << 10) + cache->GetPinnedUsage());
         }
-        write_keys(db.get(), 0, 1600);
+        write_keys(*db, 0, 1600);
         OK(db->Flush(FlushOptions()));
         for (int i = 0; i < 12; i++) {
             for (int k = 0; k < 400; k++)
-                read_keys(db.get(), static_cast<long>(rnd(&seed) % 1600), 1600, 1600);
+                read_keys(*db, static_cast<long>(rnd(&seed) % 1600), 1600, 1600);
             attached->tick();
         }
         window[pinned] = attached->stats().window;
@@ -561,20 +554,5 @@ static void test_pinned()
 
 int main(int argc, char **argv)
 {
-    static const testing::Test tests[] = {
-        {"all", test_all},
-        {"partitioned", test_partitioned},
-        {"off", test_off},
-        {"selective", test_selective},
-        {"dictionary", test_dictionary},
-        {"bounds", test_bounds},
-        {"time", test_time},
-        {"read_error", test_read_error},
-        {"strict", test_strict},
-        {"cold", test_cold},
-        {"several", test_several},
-        {"tombstones", test_tombstones},
-        {"pinned", test_pinned},
-    };
-    return testing::run(tests, argc, argv);
+    return testing::run(argc, argv);
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
@@ -119,29 +120,56 @@ template <typename Work> uint64_t blocks_read(Work work)
     return rocksdb::get_perf_context()->block_read_count;
 }
 
-inline void read_keys(rocksdb::DB *db, long from, long to, long step = 1)
+inline std::unique_ptr<rocksdb::DB> open(const rocksdb::Options &o,
+                                         const std::string &path)
+{
+    rocksdb::DB *db;
+    OK(rocksdb::DB::Open(o, path, &db));
+    return std::unique_ptr<rocksdb::DB>(db);
+}
+
+inline void read_keys(rocksdb::DB &db, long from, long to, long step = 1)
 {
     std::string value;
     for (long i = from; i < to; i += step)
-        OK(db->Get(rocksdb::ReadOptions(), key_of(i), &value));
+        OK(db.Get(rocksdb::ReadOptions(), key_of(i), &value));
 }
 
-inline void write_keys(rocksdb::DB *db, long from, long to, long step = 1)
+inline void write_keys(rocksdb::DB &db, long from, long to, long step = 1)
 {
     for (long i = from; i < to; i += step)
-        OK(db->Put(rocksdb::WriteOptions(), key_of(i),
-                   std::string(100, char('a' + i % 26))));
+        OK(db.Put(rocksdb::WriteOptions(), key_of(i),
+                  std::string(100, char('a' + i % 26))));
 }
 
+/* TEST(name) { ... } is a test, which its program runs in the order of its file. */
 struct Test {
     const char *name;
     void (*run)();
 };
 
-/* All, or those that the command line names. */
-template <size_t n> int run(const Test (&tests)[n], int argc, char **argv)
+inline std::vector<Test> &tests()
 {
-    for (auto &test : tests) {
+    static std::vector<Test> all;
+    return all;
+}
+
+struct Listed {
+    Listed(const char *name, void (*run)())
+    {
+        tests().push_back({name, run});
+    }
+};
+
+#define TEST(name)                                                                     \
+    static void name();                                                                \
+    static const testing::Listed list_##name(#name, name);                             \
+    static void name()
+
+/* All, or those that the command line names. */
+inline int run(int argc, char **argv)
+{
+    for (auto &test : tests()) {
         bool named = argc == 1;
         for (int i = 1; i < argc; i++)
             named = named || argv[i] == std::string(test.name);

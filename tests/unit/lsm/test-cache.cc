@@ -46,7 +46,7 @@ static void check(WatchedCache &cache)
 }
 
 /* Blocks in use are none more and none fewer. */
-static void test_blocks()
+TEST(test_blocks)
 {
     auto behind = NewLRUCache(4 << 20, 0);
     WatchedCache cache(behind);
@@ -68,7 +68,7 @@ static void test_blocks()
 }
 
 /* Nor do RocksDB's reservations tell what a block takes. */
-static void test_reserved()
+TEST(test_reserved)
 {
     WatchedCache cache(NewLRUCache(4 << 20, 0));
 
@@ -86,7 +86,7 @@ static void count(const Slice &, void *)
 
 /* Where memory is out, an object that lives as long as the process is refused, as by a
  * full cache: nothing is thrown into RocksDB, and no object is lost. */
-static void test_out_of_memory()
+TEST(test_out_of_memory)
 {
     static const Cache::CacheItemHelper helper(nullptr, nullptr, count);
     WatchedCache cache(NewLRUCache(4 << 20, 0));
@@ -112,9 +112,5 @@ static void test_out_of_memory()
 
 int main(int argc, char **argv)
 {
-    static const testing::Test tests[] = {{"blocks", test_blocks},
-                                          {"reserved", test_reserved},
-                                          {"out_of_memory", test_out_of_memory}};
-
-    return testing::run(tests, argc, argv);
+    return testing::run(argc, argv);
 }
