@@ -101,6 +101,12 @@ static void end(void)
     qm_cache_free(cache);
 }
 
+static int tear_down(void **state)
+{
+    end();
+    return 0;
+}
+
 static struct qm_memory_stats get(void)
 {
     struct qm_memory_stats s;

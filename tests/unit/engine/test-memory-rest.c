@@ -33,7 +33,7 @@ static bool admits(void)
 /* Nothing that is prefetched is used, and the rules' blocks would be: nothing is
  * prefetched any more, for longer and longer, but it is tried again.  When much more is
  * missed that is soon. */
-TEST(test_rests)
+TEST_WITH(test_rests, NULL, tear_down)
 {
     unsigned asleep;
 
@@ -57,12 +57,11 @@ TEST(test_rests)
     assert_false(admits());
     live_until(false);
     assert_true(admits());
-    end();
 }
 
 /* A try that reads in vain ends early; not the first bad time, nor a try that saves at
  * least half of what it costs. */
-TEST(test_vain_try_ends_early)
+TEST_WITH(test_vain_try_ends_early, NULL, tear_down)
 {
     begin(SMALL, true);
     atomic_store(&admission.thresholds[0], .9F);
@@ -78,7 +77,6 @@ TEST(test_vain_try_ends_early)
     live_until(true);
     live_until(false);
     assert_int_equal(live_beside(0, 1, 4), 3);
-    end();
 }
 
 /* A cache in the middle of a try, whose useless reads cost as much as a miss. */
@@ -92,7 +90,7 @@ static void begin_try(void)
 
 /* A try that ended early saw so few demands that they say nothing of how much is missed
  * at other times: that it was less is no reason to try again at once. */
-TEST(test_short_try_says_little)
+TEST_WITH(test_short_try_says_little, NULL, tear_down)
 {
     unsigned patience;
 
@@ -106,11 +104,10 @@ TEST(test_short_try_says_little)
     /* More than before the try is one, and each time more is. */
     live(20000, 0, 4);
     assert_true(memory.watching);
-    end();
 }
 
 /* The more that is missed from now on is a reason to try again once, not for ever. */
-TEST(test_tries_once_of_what_grew)
+TEST_WITH(test_tries_once_of_what_grew, NULL, tear_down)
 {
     unsigned asleep;
 
@@ -121,12 +118,11 @@ TEST(test_tries_once_of_what_grew)
     asleep = live_of(HOT * 5 / 4, 0, 1, 200);
     assert_true(asleep > 150);
     assert_true(memory.patience > 4);
-    end();
 }
 
 /* Another prefetcher or another size in the middle of a try: what was seen before is
  * not what is judged, and a short time is not enough. */
-TEST(test_another_try_begins_anew)
+TEST_WITH(test_another_try_begins_anew, NULL, tear_down)
 {
     begin_try();
     live_beside(0, 1, 1);
@@ -142,12 +138,11 @@ TEST(test_another_try_begins_anew)
     live_beside(0, 1, 1);
     assert_int_equal(qm_memory_resize(&memory, 1000), EINVAL); /* changes nothing */
     assert_true(live_beside(0, 1, 2) > 0);
-    end();
 }
 
 /* That a plain cache would miss less, as where a hot set just fits without rules, is no
  * first bad time of what prefetching costs. */
-TEST(test_bad_of_another_kind)
+TEST_WITH(test_bad_of_another_kind, NULL, tear_down)
 {
     const uint64_t fits = qm_cache_blocks_within(SMALL - ASLEEP, BLOCK) - 1;
 
@@ -159,11 +154,10 @@ TEST(test_bad_of_another_kind)
     assert_false(memory.asleep);
     memory.dear = false; /* if it was before */
     assert_int_equal(live_beside(0, 1, 8), 0);
-    end();
 }
 
 /* A good time between two bad ones: the later is a first one. */
-TEST(test_good_time_between)
+TEST_WITH(test_good_time_between, NULL, tear_down)
 {
     begin(SMALL, true);
     atomic_store(&admission.thresholds[0], .9F);
@@ -172,13 +166,12 @@ TEST(test_good_time_between)
     assert_true(memory.dear);
     assert_int_equal(live_beside(3, 0, 60), 0);
     assert_int_equal(live_beside(0, 1, 5), 0);
-    end();
 }
 
 /* Whether it should be tried again is watched, without a read: if what is watched would
  * not have paid, or no more than it costs, rules sleep on, soon if that is plain; else
  * it is tried. */
-TEST(test_watches_before_a_try)
+TEST_WITH(test_watches_before_a_try, NULL, tear_down)
 {
     const uint32_t horizons[2] = {1, 1};
     struct qm_watch_end ends[QM_WATCH_ENDS];
@@ -217,11 +210,10 @@ TEST(test_watches_before_a_try)
     live(HOT, 0, 2);
     assert_false(get().resting);
     assert_true(admits());
-    end();
 }
 
 /* Another prefetcher takes over while nothing is prefetched: it begins anew. */
-TEST(test_rests_with_another)
+TEST_WITH(test_rests_with_another, NULL, tear_down)
 {
     begin(SMALL, true);
     live_until(true);
@@ -234,13 +226,12 @@ TEST(test_rests_with_another)
     qm_memory_use(&memory, &rules.base);
     assert_false(memory.watching);
     assert_true(admits());
-    end();
 }
 
 /* Blocks that are used pay for the rules' places; not where they save next to nothing
  * of a read's time, and not if useless reads cost as much on a busy device: one costs a
  * saved miss at most. */
-TEST(test_rests_by_what_it_saves)
+TEST_WITH(test_rests_by_what_it_saves, NULL, tear_down)
 {
     begin(SMALL, true);
     assert_int_equal(live_beside(1, 0, 150), 0);
@@ -252,36 +243,32 @@ TEST(test_rests_by_what_it_saves)
     atomic_store(&admission.thresholds[0], .9F);
     assert_int_equal(live_beside(1, 4, 150), 0);
     assert_true(live_beside(1, 1, 150) > 50);
-    end();
 }
 
 /* Blocks that are prefetched and wait take places, too. */
-TEST(test_rests_by_what_waits)
+TEST_WITH(test_rests_by_what_waits, NULL, tear_down)
 {
     begin(SMALL, true);
     rules.used = 1;
     atomic_store(&admission.saved, .1F);
     assert_int_equal(live_beside(1, 0, 150), 0);
     assert_true(live_beside(1, 1, 150) > 50);
-    end();
 }
 
 /* Of a larger cache, rules that have more are few, too: their table may not be able to
  * have less. */
-TEST(test_few_of_many_rest)
+TEST_WITH(test_few_of_many_rest, NULL, tear_down)
 {
     begin(64 * MIB, true);
     rules.takes = 300 << 10;
     live(20000, 0, 100);
     assert_true(get().resting);
-    end();
 }
 
 /* Rules that have earned more than the least are cut step by step first. */
-TEST(test_many_rules_do_not_rest)
+TEST_WITH(test_many_rules_do_not_rest, NULL, tear_down)
 {
     begin(SMALL, true);
     rules.takes = 130 << 10;
     assert_true(live_beside(0, 0, 150) == 0);
-    end();
 }

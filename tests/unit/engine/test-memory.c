@@ -4,7 +4,7 @@
 
 #include "memory-world.h"
 
-TEST(test_follows_what_is_earned)
+TEST_WITH(test_follows_what_is_earned, NULL, tear_down)
 {
     uint64_t total = 32 * MIB;
 
@@ -18,22 +18,20 @@ TEST(test_follows_what_is_earned)
     assert_false(get().resting);
     live(6000, 0, 10); /* those of no use at all are not kept */
     assert_true(get().resting);
-    end();
 }
 
 /* What rules do not fill is the blocks', however much each byte of them earns. */
-TEST(test_unused_is_not_kept)
+TEST_WITH(test_unused_is_not_kept, NULL, tear_down)
 {
     begin(32 * MIB, true);
     live(6000, 3000, 200);
     rules.used = 1 * MIB;
     live(6000, 3000, 50);
     assert_in_range(get().rules, 1 * MIB, 2 * MIB);
-    end();
 }
 
 /* Nothing to decide by, nothing is done. */
-TEST(test_needs_evidence)
+TEST_WITH(test_needs_evidence, NULL, tear_down)
 {
     begin(32 * MIB, true);
     for (unsigned i = 0; i < 1008; i++) /* a multiple of QUIET */
@@ -53,12 +51,11 @@ TEST(test_needs_evidence)
     begin(32 * MIB, false); /* nor where rules have a fixed part */
     live(6000, 3000, 50);
     assert_int_equal(get().traded, 0);
-    end();
 }
 
 /* Readers who were busy, and have gone, are no evidence that nothing is to be earned.
  */
-TEST(test_nobody_reads)
+TEST_WITH(test_nobody_reads, NULL, tear_down)
 {
     uint64_t traded;
 
@@ -70,13 +67,12 @@ TEST(test_nobody_reads)
         qm_memory_tick(&memory);
     assert_int_equal(get().rules, 8 * MIB);
     assert_int_equal(get().traded, traded);
-    end();
 }
 
 /* A hot set that fits if rules have next to nothing: they give back what they have, and
  * the cache comes to miss nothing.  When more is missed they have the least again, and
  * if that is in vain they sleep longer. */
-TEST(test_sleeps)
+TEST_WITH(test_sleeps, NULL, tear_down)
 {
     const uint64_t total = 32 * MIB, least = 64 << 10;
     const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
@@ -107,13 +103,12 @@ TEST(test_sleeps)
     begin(total, true); /* without a shadow nobody knows */
     live(fits, 0, 100);
     assert_true(get().rules >= least);
-    end();
 }
 
 /* Rules that take more than they are given when they wake: what they take counts, as
  * get() sees after each tick.  Where another prefetcher takes over while they sleep, it
  * gets what rules get at first. */
-TEST(test_takes_more)
+TEST_WITH(test_takes_more, NULL, tear_down)
 {
     const uint64_t total = 32 * MIB;
     const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
@@ -133,12 +128,11 @@ TEST(test_takes_more)
     qm_memory_use(&memory, &rules.base);
     assert_int_equal(get().rules, qm_memory_first_rules(total));
     assert_false(memory.asleep);
-    end();
 }
 
 /* Rules begin with about the least that their table takes, and fill more as long as
  * much is missed, or would be without prefetching. */
-TEST(test_young_rules_fill)
+TEST_WITH(test_young_rules_fill, NULL, tear_down)
 {
     const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
     uint64_t then;
@@ -174,13 +168,12 @@ TEST(test_young_rules_fill)
     assert_int_equal(get().rules, then);
     assert_int_equal(live_of(1000, 2, 0, 4), 0);
     assert_int_equal(get().rules, total / 32);
-    end();
 }
 
 /* If next to nothing is missed when the cache is full, and rules are not known to be
  * worth it, they sleep at once; until as many are missed as show that it does not fit.
  * After that they do not sleep for this again. */
-TEST(test_young_rules_give_way)
+TEST_WITH(test_young_rules_give_way, NULL, tear_down)
 {
     const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
     const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
@@ -204,10 +197,9 @@ TEST(test_young_rules_give_way)
     rules.used = first / 2;
     live(fits, 0, 12);
     assert_true(get().rules >= first);
-    end();
 }
 
-TEST(test_resize)
+TEST_WITH(test_resize, NULL, tear_down)
 {
     begin(32 * MIB, true);
     live(6000, 3000, 200);
@@ -220,10 +212,9 @@ TEST(test_resize)
     assert_int_equal(get().total, 64 * MIB);
     live(6000, 0, 100);
     assert_true(get().rules < 12 * MIB);
-    end();
 }
 
-TEST(test_another_prefetcher)
+TEST_WITH(test_another_prefetcher, NULL, tear_down)
 {
     static const struct qm_prefetcher_ops fixed = {.stats = stats};
     struct qm_prefetcher other = {&fixed};
@@ -237,7 +228,6 @@ TEST(test_another_prefetcher)
     assert_int_equal(get().rules, MIB);
     live(6000, 3000, 200);
     assert_int_equal(get().rules, 8 * MIB);
-    end();
 }
 
 /* One decision, for which there are events enough. */
@@ -250,7 +240,7 @@ static void decide_once(unsigned earn)
 
 /* Another prefetcher has brought nothing yet: two decisions, and its rules give way.
  * What the one before had brought is no part of that. */
-TEST(test_another_counts_anew)
+TEST_WITH(test_another_counts_anew, NULL, tear_down)
 {
     uint64_t before;
 
@@ -267,7 +257,6 @@ TEST(test_another_counts_anew)
     assert_true(get().rules < before);
     assert_int_equal(get().rules, rules.limit);
     assert_int_equal(get().traded, 6);
-    end();
 }
 
 /* One decision, where a byte of the rules is worth `ratio` times one of the cache, a
@@ -297,7 +286,7 @@ static void decide_at(double ratio)
 
 /* Memory changes hands where a byte is worth a quarter more on the other side, twice in
  * a row. */
-TEST(test_margin)
+TEST_WITH(test_margin, NULL, tear_down)
 {
     begin(32 * MIB, true);
     for (unsigned i = 0; i < 4; i++) {
@@ -318,12 +307,11 @@ TEST(test_margin)
     decide_at(1 / 1.3);
     assert_int_equal(get().traded, 2);
     assert_true(get().rules < MIB);
-    end();
 }
 
 /* With another size, what was seen before does not decide: neither its counts nor that
  * rules were worth more the last time. */
-TEST(test_resize_counts_anew)
+TEST_WITH(test_resize_counts_anew, NULL, tear_down)
 {
     const uint64_t total = 40 * MIB;
     uint64_t rules_then;
@@ -340,5 +328,4 @@ TEST(test_resize_counts_anew)
     assert_int_equal(get().rules, rules_then);
     decide_once(100000);
     assert_true(get().rules > rules_then);
-    end();
 }
