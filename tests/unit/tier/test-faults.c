@@ -48,6 +48,7 @@ char *__wrap_strdup(const char *s)
 }
 
 static struct disk *disk;
+static struct qm_tier *tier; /* of setup_used() */
 static struct told told;
 static uint64_t now[BLOCKS], seed, clock_ns;
 static _Alignas(4096) char buf[BLOCK];
@@ -95,12 +96,20 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct qm_tier *open_tier(void)
+/* One that takes so many errors; 0: the default. */
+static struct qm_tier *open_tier_of(unsigned errors)
 {
     struct qm_tier_io io = disk_io(disk);
     struct qm_tier_config c = config(&io);
 
+    if (errors > 0)
+        c.errors = errors;
     return open_ok(&c);
+}
+
+static struct qm_tier *open_tier(void)
+{
+    return open_tier_of(0);
 }
 
 /* Random operations; all that is read is right.  Returns the hits. */
@@ -141,6 +150,14 @@ static unsigned use(struct qm_tier *t, unsigned n)
     return hits;
 }
 
+static int setup_used(void **state)
+{
+    setup(state);
+    tier = open_tier();
+    use(tier, 3000);
+    return 0;
+}
+
 /* Closes, lets the volume change if nobody would know, and opens again: right, or
  * empty. */
 static void expect_not_believed(struct qm_tier *t)
@@ -157,118 +174,100 @@ static void expect_not_believed(struct qm_tier *t)
     assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
 }
 
-TEST_WITH(test_some_errors, setup, teardown)
+TEST_WITH(test_some_errors, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
     struct qm_tier_stats s;
     unsigned n;
 
-    use(t, 3000);
     assert_int_equal(told.n, 0);
     /* A few, and then successes enough to forget them. */
     disk->reads_fail = disk->flips = 1;
-    while (s = stats(t), s.read_errors + s.wrong_checksums < 10)
-        use(t, 10);
+    while (s = stats(tier), s.read_errors + s.wrong_checksums < 10)
+        use(tier, 10);
     disk->reads_fail = disk->flips = 0;
     for (n = 0; n < 5000;)
-        n += use(t, 1000);
+        n += use(tier, 1000);
     disk->reads_fail = 1;
-    while (s = stats(t), s.read_errors + s.wrong_checksums < 20)
-        use(t, 10);
+    while (s = stats(tier), s.read_errors + s.wrong_checksums < 20)
+        use(tier, 10);
     disk->reads_fail = 0;
-    s = stats(t);
+    s = stats(tier);
     assert_false(s.dead);
     assert_true(s.read_errors > 0 && s.wrong_checksums > 0);
     assert_int_equal(told.n, 2); /* one of each kind */
     assert_non_null(strstr(told.text, "cannot read from the tier: Input/output error"));
     assert_non_null(strstr(told.text, "wrong checksum"));
-    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+    assert_int_equal(qm_tier_close(tier, QM_TIER_KEEP), 0);
 }
 
-TEST_WITH(test_reads_fail, setup, teardown)
+TEST_WITH(test_reads_fail, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
-
-    use(t, 3000);
     disk->reads_fail = 100;
-    use(t, 1000);
-    expect_not_believed(t);
+    use(tier, 1000);
+    expect_not_believed(tier);
     assert_int_equal(told.n, 3); /* the first, detached, and what was found again */
 }
 
-TEST_WITH(test_flips, setup, teardown)
+TEST_WITH(test_flips, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
-
-    use(t, 3000);
     disk->flips = 100;
-    use(t, 1000);
-    expect_not_believed(t);
+    use(tier, 1000);
+    expect_not_believed(tier);
 }
 
-TEST_WITH(test_writes_fail, setup, teardown)
+TEST_WITH(test_writes_fail, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
-
-    use(t, 3000);
     disk->writes_fail = 100;
-    use(t, 2000);
-    expect_not_believed(t);
+    use(tier, 2000);
+    expect_not_believed(tier);
 }
 
 /* The first invalidation that cannot be written is the end; the file is cut, since it
  * cannot be marked. */
-TEST_WITH(test_all_writes_fail, setup, teardown)
+TEST_WITH(test_all_writes_fail, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
-
-    use(t, 3000);
     disk->writes_fail = 100;
     disk->meta_too = true;
-    use(t, 200);
-    assert_false(stats(t).unsafe);
-    expect_not_believed(t);
+    use(tier, 200);
+    assert_false(stats(tier).unsafe);
+    expect_not_believed(tier);
 }
 
 /* One change whose invalidation cannot be written is enough. */
-TEST_WITH(test_first_failure_counts, setup, teardown)
+TEST_WITH(test_first_failure_counts, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
     struct qm_tier_write w;
     uint64_t block = 0;
 
-    use(t, 3000);
-    while (!qm_tier_contains(t, block))
+    while (!qm_tier_contains(tier, block))
         block++;
-    qm_tier_write_begin(t, &w, (block ^ 1) * BLOCK, BLOCK); /* which marks the region */
+    /* Which marks the region. */
+    qm_tier_write_begin(tier, &w, (block ^ 1) * BLOCK, BLOCK);
     now[block ^ 1]++;
-    qm_tier_write_end(t, &w, QM_TIER_WROTE, NULL);
+    qm_tier_write_end(tier, &w, QM_TIER_WROTE, NULL);
     disk->writes_fail = 100;
     disk->meta_too = true;
-    qm_tier_write_begin(t, &w, block * BLOCK, BLOCK);
-    assert_true(stats(t).dead);
+    qm_tier_write_begin(tier, &w, block * BLOCK, BLOCK);
+    assert_true(stats(tier).dead);
     now[block]++;
-    qm_tier_write_end(t, &w, QM_TIER_WROTE, NULL);
-    expect_not_believed(t);
+    qm_tier_write_end(tier, &w, QM_TIER_WROTE, NULL);
+    expect_not_believed(tier);
 }
 
 /* Nothing can be written, nor cut: it is said, and tried again later. */
-TEST_WITH(test_unsafe, setup, teardown)
+TEST_WITH(test_unsafe, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
-
-    use(t, 3000);
     disk->writes_fail = 100;
     disk->meta_too = disk->no_resize = true;
-    use(t, 300);
-    assert_true(stats(t).dead && stats(t).unsafe);
+    use(tier, 300);
+    assert_true(stats(tier).dead && stats(tier).unsafe);
     assert_non_null(strstr(told.text, "remove its file before the next start"));
-    qm_tier_tick(t, false);
-    assert_true(stats(t).unsafe);
+    qm_tier_tick(tier, false);
+    assert_true(stats(tier).unsafe);
     disk->writes_fail = 0;
-    qm_tier_tick(t, false);
-    assert_false(stats(t).unsafe);
-    expect_not_believed(t);
+    qm_tier_tick(tier, false);
+    assert_false(stats(tier).unsafe);
+    expect_not_believed(tier);
 }
 
 TEST_WITH(test_full, setup, teardown)
@@ -289,25 +288,19 @@ TEST_WITH(test_full, setup, teardown)
     assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
 }
 
-TEST_WITH(test_cut, setup, teardown)
+TEST_WITH(test_cut, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
-
-    use(t, 3000);
     disk->size = 100 << 10;
-    use(t, 300);
+    use(tier, 300);
     assert_non_null(strstr(told.text, "truncated"));
-    expect_not_believed(t);
+    expect_not_believed(tier);
 }
 
-TEST_WITH(test_sync_fails, setup, teardown)
+TEST_WITH(test_sync_fails, setup_used, teardown)
 {
-    struct qm_tier *t = open_tier();
-
-    use(t, 3000);
     disk->syncs_fail = 100;
-    assert_int_equal(qm_tier_sync(t), EIO);
-    expect_not_believed(t);
+    assert_int_equal(qm_tier_sync(tier), EIO);
+    expect_not_believed(tier);
 }
 
 /* A partition is not cut when it is emptied: what it held for another volume, or
@@ -393,18 +386,12 @@ TEST_WITH(test_some_of_many_fail, setup, teardown)
 {
     enum { N = 16 };
     static _Alignas(4096) char many[N][BLOCK];
-    struct qm_tier_io io;
-    struct qm_tier_config c;
     struct qm_tier_stats s;
     struct qm_tier *t;
-    char err[400] = "";
     unsigned hits = 0, misses = 0;
 
     disk->many = true;
-    io = disk_io(disk);
-    c = config(&io);
-    c.errors = 1000000;
-    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), 0);
+    t = open_tier_of(1000000);
     for (unsigned round = 0; round < 500; round++) {
         struct qm_tier_read reads[N];
 
@@ -437,13 +424,8 @@ TEST_WITH(test_some_of_many_fail, setup, teardown)
  * leave the index all the same when their slots are filled anew. */
 TEST_WITH(test_footers_fail, setup, teardown)
 {
-    struct qm_tier_io io = disk_io(disk);
-    struct qm_tier_config c = config(&io);
-    struct qm_tier *t;
-    char err[400] = "";
+    struct qm_tier *t = open_tier_of(1000000);
 
-    c.errors = 1000000;
-    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), 0);
     disk->meta_too = true;
     disk->with = EIO;
     for (uint64_t b = 0; b < 20000; b++) {
@@ -463,13 +445,8 @@ TEST_WITH(test_footers_fail, setup, teardown)
 /* A segment of which all writes failed has no footer, and needs none. */
 TEST_WITH(test_segment_of_nothing, setup, teardown)
 {
-    struct qm_tier_io io = disk_io(disk);
-    struct qm_tier_config c = config(&io);
-    struct qm_tier *t;
-    char err[400] = "";
+    struct qm_tier *t = open_tier_of(1000);
 
-    c.errors = 1000;
-    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), 0);
     disk->with = EIO;
     for (uint64_t b = 0; b < 1000; b++) {
         disk->writes_fail = b < 30 ? 100 : 0;
