@@ -32,36 +32,6 @@ static struct qm_markov_stats table_stats(struct qm_markov *p)
     return stats;
 }
 
-TEST(test_counts)
-{
-    struct qm_markov *p = qm_markov_new(1 << 20);
-    uint64_t key = qm_markov_key1(7);
-    struct qm_markov_pair pair;
-
-    assert_int_equal(count_of(p, key, 8, NULL), 0);
-    for (unsigned i = 1; i <= 20; i++) {
-        qm_markov_learn(p, 0, key, 8);
-        assert_int_equal(count_of(p, key, 8, &pair), i < 15 ? i : QM_MARKOV_COUNT_MAX);
-        assert_int_equal(pair.since, 0);
-        assert_int_equal(pair.rest, 0);
-    }
-    qm_markov_learn(p, 0, key, 9);
-    qm_markov_learn(p, 0, key, 9);
-    assert_int_equal(count_of(p, key, 9, &pair), 2);
-    assert_int_equal(pair.rest, 11); /* twice 2 less */
-    assert_int_equal(count_of(p, key, 8, &pair), 11);
-    assert_int_equal(pair.since, 2);
-    assert_int_equal(pair.rest, 2);
-    for (int i = 0; i < 5; i++) {
-        qm_markov_learn(p, 0, key, 9);
-    }
-    count_of(p, key, 8, &pair);
-    assert_int_equal(pair.since, 3);
-    assert_int_equal(table_stats(p).held, 2);
-    assert_int_equal(table_stats(p).evicted, 0);
-    qm_markov_free(p);
-}
-
 TEST(test_keys_differ)
 {
     struct qm_markov *p = qm_markov_new(1 << 20);
