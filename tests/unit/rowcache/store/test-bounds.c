@@ -18,51 +18,63 @@ static void warned(void *opaque, const char *message)
     warnings++;
 }
 
-static struct qmstore_config config(void)
-{
-    struct qmstore_config c = small_config();
+static struct qmstore_config c;
+static struct qmstore *s; /* that a test leaves open */
 
+static int set_up(void **state)
+{
+    c = small_config();
     c.write_buffer = 32 << 10;
     c.disk_cache = 128 << 10;
     c.log_buffer = 16 << 10;
     c.warn = warned;
     warnings = 0;
-    return c;
+    s = NULL;
+    return make_test_dir(state);
 }
 
-static void put(struct qmstore *s, uint32_t key, size_t len, uint64_t expires)
+static void close_store(void)
+{
+    assert_int_equal(qmstore_close(s), 0);
+    s = NULL;
+}
+
+static int tear_down(void **state)
+{
+    if (s)
+        close_store();
+    return remove_test_dir(state);
+}
+
+static void put(uint32_t key, size_t len, uint64_t expires)
 {
     static char value[6 << 20];
 
     assert_int_equal(qmstore_put(s, &key, sizeof key, value, len, expires), 0);
 }
 
-static void check_memory(struct qmstore *s, const struct qmstore_config *c)
+static void check_memory(void)
 {
     struct qmstore_stats stats = stats_of(s);
 
-    if (stats.memory > c->memory + (64 << 10))
+    if (stats.memory > c.memory + (64 << 10))
         fail_msg("%llu bytes of %llu", (unsigned long long)stats.memory,
-                 (unsigned long long)c->memory);
+                 (unsigned long long)c.memory);
 }
 
-TEST_WITH(test_deletes, make_test_dir, remove_test_dir)
+TEST_WITH(test_deletes, set_up, tear_down)
 {
-    struct qmstore_config c = config();
-    struct qmstore *s;
-
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < 60000; key++)
-        put(s, key, 20, 0);
+        put(key, 20, 0);
     for (uint32_t key = 0; key < 60000; key++) {
         assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
         if (key % 5000 == 0)
-            check_memory(s, &c);
+            check_memory();
     }
-    check_memory(s, &c);
+    check_memory();
     assert_int_equal(stats_of(s).keys, 0);
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 static uint64_t now_ms(void)
@@ -74,40 +86,31 @@ static uint64_t now_ms(void)
 }
 
 /* Keys that nobody asks for again, faster than any clock's tick looks for them. */
-TEST_WITH(test_expired, make_test_dir, remove_test_dir)
+TEST_WITH(test_expired, set_up, tear_down)
 {
-    struct qmstore_config c = config();
     struct qmstore_stats stats;
-    struct qmstore *s;
 
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < 200000; key++)
-        put(s, key, 20, now_ms() - 1);
+        put(key, 20, now_ms() - 1);
     stats = stats_of(s);
     printf("%llu of 200000 keys are there\n", (unsigned long long)stats.keys);
     assert_true(stats.keys < 60000);
-    assert_int_equal(qmstore_close(s), 0);
 }
 
-TEST_WITH(test_large, make_test_dir, remove_test_dir)
+TEST_WITH(test_large, set_up, tear_down)
 {
-    struct qmstore_config c = config();
-    struct qmstore *s;
-
     s = open_ok(&c);
-    put(s, 1, 6 << 20, 0);
+    put(1, 6 << 20, 0);
     for (uint32_t key = 2; key < 40; key++)
-        put(s, key, 2000, 0);
-    check_memory(s, &c);
-    assert_int_equal(qmstore_close(s), 0);
+        put(key, 2000, 0);
+    check_memory();
 }
 
 /* The second partition is in the way; the first was closed, and stays as it was. */
-TEST_WITH(test_unopened, make_test_dir, remove_test_dir)
+TEST_WITH(test_unopened, set_up, tear_down)
 {
-    struct qmstore_config c = config();
-    struct qmstore *s = NULL;
     char from[100], to[100], err[300];
 
     c.memory *= 2;
@@ -115,8 +118,8 @@ TEST_WITH(test_unopened, make_test_dir, remove_test_dir)
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < 100; key++)
-        put(s, key, 10, 0);
-    assert_int_equal(qmstore_close(s), 0);
+        put(key, 10, 0);
+    close_store();
     snprintf(from, sizeof from, "%s/1", test_dir);
     snprintf(to, sizeof to, "%s/aside", test_dir);
     assert_int_equal(rename(from, to), 0);
@@ -127,13 +130,12 @@ TEST_WITH(test_unopened, make_test_dir, remove_test_dir)
     s = open_ok(&c);
     assert_int_equal(warnings, 0);
     assert_int_equal(stats_of(s).keys, 100);
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* From disk to the buffer, from there to memory: then its copy on disk is deleted. */
-static void work(const struct qmstore_config *c, uint32_t keys)
+static void work(uint32_t keys)
 {
-    struct qmstore *s = open_ok(c);
+    s = open_ok(&c);
 
     for (unsigned round = 0; round < 6; round++)
         for (uint32_t key = 0; key < keys; key++)
@@ -143,11 +145,9 @@ static void work(const struct qmstore_config *c, uint32_t keys)
     _exit(0);
 }
 
-TEST_WITH(test_restored, make_test_dir, remove_test_dir)
+TEST_WITH(test_restored, set_up, tear_down)
 {
-    struct qmstore_config c = config();
     const uint32_t keys = 3000;
-    struct qmstore *s;
     pid_t pid;
 
     c.policy = "lfu";
@@ -159,27 +159,24 @@ TEST_WITH(test_restored, make_test_dir, remove_test_dir)
         filling.durability = QMSTORE_NONE;
         s = open_ok(&filling);
         for (uint32_t key = 0; key < keys; key++)
-            put(s, key, 500, 0);
-        assert_int_equal(qmstore_close(s), 0);
+            put(key, 500, 0);
+        close_store();
     }
     fflush(NULL);
     if ((pid = fork()) == 0)
-        work(&c, keys);
+        work(keys);
     child_ends_well(pid);
     s = open_ok(&c);
     for (uint32_t key = 0; key < keys; key++)
         if (qmstore_get(s, &key, sizeof key, NULL, NULL, NULL) != 0)
             fail_msg("key %u is lost", key);
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* The disk takes nothing: what is asked for there is served, and pushes nothing out of
  * memory that the disk would have to take. */
-TEST_WITH(test_refused, make_test_dir, remove_test_dir)
+TEST_WITH(test_refused, set_up, tear_down)
 {
     const uint32_t keys = 2000;
-    struct qmstore_config c = config();
-    struct qmstore *s;
     char name[120];
 
     c.policy = "lru";
@@ -187,7 +184,7 @@ TEST_WITH(test_refused, make_test_dir, remove_test_dir)
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < keys; key++)
-        put(s, key, 1000, 0);
+        put(key, 1000, 0);
     assert_true(stats_of(s).disk_keys > keys / 2);
     snprintf(name, sizeof name, "%s/0/disk/new", test_dir);
     assert_int_equal(mkdir(name, 0700), 0); /* where the layer writes a file */
@@ -195,63 +192,53 @@ TEST_WITH(test_refused, make_test_dir, remove_test_dir)
         for (uint32_t key = 0; key < keys; key++) {
             assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
             if (key % 200 == 0)
-                check_memory(s, &c);
+                check_memory();
         }
     assert_true(stats_of(s).error != 0);
     assert_int_equal(rmdir(name), 0);
-    put(s, keys, 1000, 0);
+    put(keys, 1000, 0);
     for (uint32_t key = 0; key <= keys; key++)
         assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
     assert_int_equal(stats_of(s).error, 0);
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* A log of what is overwritten all the time is begun anew. */
-TEST_WITH(test_log, make_test_dir, remove_test_dir)
+TEST_WITH(test_log, set_up, tear_down)
 {
-    struct qmstore_config c = config();
-    struct qmstore *s;
-
     s = open_ok(&c);
     for (uint32_t i = 0; i < 20000; i++) {
-        put(s, i % 100, 2000, 0);
+        put(i % 100, 2000, 0);
         if (i % 500 == 0 && stats_of(s).log_bytes > 8 * c.memory)
             fail_msg("a log of %llu bytes", (unsigned long long)stats_of(s).log_bytes);
     }
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* Values that grow and shrink where they are: what they take is reckoned anew. */
-TEST_WITH(test_growing, make_test_dir, remove_test_dir)
+TEST_WITH(test_growing, set_up, tear_down)
 {
     const uint32_t keys = 200;
-    struct qmstore_config c = config();
-    struct qmstore *s;
 
     c.durability = QMSTORE_NONE;
     c.policy = "lru";
     s = open_ok(&c);
     for (uint32_t key = 0; key < keys; key++)
-        put(s, key, 10, 0);
+        put(key, 10, 0);
     for (uint32_t key = 0; key < keys; key++)
-        put(s, key, 20000, 0);
+        put(key, 20000, 0);
     if (stats_of(s).memory_keys * 20000 > c.memory)
         fail_msg("%llu keys of 20000 bytes in memory",
                  (unsigned long long)stats_of(s).memory_keys);
     for (uint32_t key = 0; key < 3000; key++)
-        put(s, key, 10, 0);
+        put(key, 10, 0);
     assert_int_equal(stats_of(s).memory_keys, 3000);
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* Values that move between the arena's chunks and malloc(), which has the large ones.
  */
-TEST_WITH(test_moving, make_test_dir, remove_test_dir)
+TEST_WITH(test_moving, set_up, tear_down)
 {
     static const size_t sizes[] = {100, 100000, 3000, 0, 70000, 64};
     const uint32_t keys = 50;
-    struct qmstore_config c = config();
-    struct qmstore *s;
 
     c.memory = 16 << 20;
     c.durability = QMSTORE_NONE;
@@ -259,39 +246,35 @@ TEST_WITH(test_moving, make_test_dir, remove_test_dir)
     s = open_ok(&c);
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (uint32_t key = 0; key < keys; key++)
-            put(s, key, sizes[i], 0);
+            put(key, sizes[i], 0);
     assert_int_equal(s->partitions[0].table.arena.count, 1);
     for (uint32_t key = 0; key < keys; key++)
         assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
     assert_true(s->partitions[0].table.arena.has_empty);
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* Keys of memory that came from disk and are changed have copies there to be deleted,
  * whose list is within the bound, too. */
-TEST_WITH(test_changed, make_test_dir, remove_test_dir)
+TEST_WITH(test_changed, set_up, tear_down)
 {
     const uint32_t keys = 300000;
-    struct qmstore_config c = config();
-    struct qmstore *s;
 
     c.memory = 16 << 20;
     c.policy = "lfu";
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < keys; key++)
-        put(s, key, 8, 0);
+        put(key, 8, 0);
     for (uint32_t i = 0; i < 3 * keys; i++) {
         uint32_t key = i % keys;
         uint64_t hits = s->partitions[0].stats.memory_hits;
 
         assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
         if (i >= 2 * keys && s->partitions[0].stats.memory_hits > hits)
-            put(s, key, 8, 0);
+            put(key, 8, 0);
         if (i % 1000 == 0)
-            check_memory(s, &c);
+            check_memory();
     }
-    assert_int_equal(qmstore_close(s), 0);
 }
 
 enum { LARGE_KEYS = 60, LARGE = 256 << 10 };
@@ -314,17 +297,15 @@ static int tell(void *opaque, const void *key, size_t key_len, const void *value
 
 /* A walk has copies of a part of the keys, which are fewer where values are large:
  * whether these are in memory or on disk. */
-TEST_WITH(test_walk, make_test_dir, remove_test_dir)
+TEST_WITH(test_walk, set_up, tear_down)
 {
     for (unsigned in_memory = 0; in_memory < 2; in_memory++) {
-        struct qmstore_config c = config();
         uint64_t cursor = 0;
-        struct qmstore *s;
 
         c.memory = in_memory ? 64 << 20 : 1 << 20;
         s = open_ok(&c);
         for (uint32_t key = 0; key < LARGE_KEYS; key++)
-            put(s, key, LARGE, 0);
+            put(key, LARGE, 0);
         assert_true(stats_of(s).disk_keys >= (in_memory ? 0 : LARGE_KEYS / 2));
         memset(walked, 0, sizeof walked);
         do {
@@ -337,20 +318,18 @@ TEST_WITH(test_walk, make_test_dir, remove_test_dir)
             assert_int_equal(walked[key], 1);
         assert_int_equal(qmstore_clear(s), 0);
         assert_int_equal(stats_of(s).keys, 0);
-        assert_int_equal(qmstore_close(s), 0);
+        close_store();
     }
 }
 
 /* What the store says that it takes is what it allocates, filters and counts of keys on
  * disk included. */
-TEST_WITH(test_told, make_test_dir, remove_test_dir)
+TEST_WITH(test_told, set_up, tear_down)
 {
 #ifndef __SANITIZE_ADDRESS__
     const uint32_t keys = 18000;
     struct mallinfo2 before = mallinfo2(), after;
     struct qmstore_stats stats;
-    struct qmstore_config c = config();
-    struct qmstore *s;
     uint64_t allocated, told;
 
     c.policy = "lfu";
@@ -358,7 +337,7 @@ TEST_WITH(test_told, make_test_dir, remove_test_dir)
     c.durability = QMSTORE_NONE;
     s = open_ok(&c);
     for (uint32_t key = 0; key < keys; key++)
-        put(s, key, 8, 0);
+        put(key, 8, 0);
     stats = stats_of(s);
     after = mallinfo2();
     allocated = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
@@ -367,6 +346,5 @@ TEST_WITH(test_told, make_test_dir, remove_test_dir)
     if (told > allocated * 103 / 100 || told < allocated * 97 / 100)
         fail_msg("%llu bytes told, %llu allocated", (unsigned long long)told,
                  (unsigned long long)allocated);
-    assert_int_equal(qmstore_close(s), 0);
 #endif
 }
