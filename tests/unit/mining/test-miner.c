@@ -125,41 +125,23 @@ static void fill(struct rng *rng, uint64_t *blocks, size_t n)
     }
 }
 
+/* As a whole, or in segments. */
 TEST(test_against_model)
 {
     struct rng rng = {1};
-    for (int round = 0; round < 150; round++) {
-        unsigned lookahead = 2 + (unsigned)rng_below(&rng, round % 10 == 0 ? 63 : 7);
-        struct qm_mining_config config = unlimited(lookahead, 0);
+    for (int round = 0; round < 300; round++) {
+        unsigned lookahead = 2 + (unsigned)rng_below(&rng, round % 10 == 0 ? 63 : 9);
+        uint64_t segment = round % 2 ? 1 + rng_below(&rng, 20) : 0;
+        struct qm_mining_config config = unlimited(lookahead, segment);
         struct qm_prefetcher *p = make_quickmine(&config);
         struct model model = {0};
         for (int s = 0; s < 4; s++) {
-            uint64_t blocks[60];
-            size_t n = rng_below(&rng, 60);
+            uint64_t blocks[100];
+            size_t n = rng_below(&rng, 100);
             fill(&rng, blocks, n);
             assert_int_equal(read_blocks(p, blocks, n), 0);
             model_learn(&model, blocks, n, lookahead);
         }
-        assert_same_rules(p, &model);
-        model_free(&model);
-        p->ops->destroy(p);
-    }
-}
-
-TEST(test_segments)
-{
-    struct rng rng = {2};
-    for (int round = 0; round < 150; round++) {
-        unsigned lookahead = 2 + (unsigned)rng_below(&rng, 9);
-        uint64_t segment = 1 + rng_below(&rng, 20);
-        struct qm_mining_config config = unlimited(lookahead, segment);
-        struct qm_prefetcher *p = make_quickmine(&config);
-        struct model model = {0};
-        uint64_t blocks[200];
-        size_t n = rng_below(&rng, 200);
-        fill(&rng, blocks, n);
-        assert_int_equal(read_blocks(p, blocks, n), 0);
-        model_learn(&model, blocks, n, lookahead);
         assert_same_rules(p, &model);
         model_free(&model);
         p->ops->destroy(p);
