@@ -109,6 +109,13 @@ void open_device(void)
     atomic_store(&seen, qm_device_losses(device));
 }
 
+int set_up_open(void **state)
+{
+    set_up(state);
+    open_device();
+    return 0;
+}
+
 struct qm_device_stat stat_now(void)
 {
     struct qm_device_stat stat;

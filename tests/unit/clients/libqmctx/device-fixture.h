@@ -26,6 +26,7 @@ int tear_down(void **state);
 
 /* The server started, the device opened. */
 void open_device(void);
+int set_up_open(void **state); /* set_up() and open_device() */
 /* Whether the device has said something that contains text; how often. */
 unsigned said(const char *text);
 bool has_been_said(void *text); /* for await() */

@@ -49,11 +49,10 @@ static int finish_aio(struct aio *aio)
     return aio->error;
 }
 
-TEST_WITH(test_requests, set_up, tear_down)
+TEST_WITH(test_requests, set_up_open, tear_down)
 {
     struct aio write = {.write = true}, read = {0}, chain[20] = {0}, none = {0};
 
-    open_device();
     start_aio(&write, true, 3, 'a', false);
     assert_int_equal(finish_aio(&write), 0);
     start_aio(&read, false, 3, 'x', false);
@@ -112,12 +111,11 @@ TEST_WITH(test_loss, set_up, tear_down)
 }
 
 /* Overlapping ones in the order in which they were started, with synchronous ones. */
-TEST_WITH(test_order, set_up, tear_down)
+TEST_WITH(test_order, set_up_open, tear_down)
 {
     struct aio first = {0}, second = {0};
     struct job third = {.what = JOB_WRITE, .page = 1, .letter = 'c'};
 
-    open_device();
     mock_hold(&mock, MOCK_WRITE, true);
     start_aio(&first, true, 1, 'a', false);
     start_aio(&second, true, 1, 'b', false);
@@ -134,11 +132,10 @@ TEST_WITH(test_order, set_up, tear_down)
 }
 
 /* One that fails does not keep those that overlap it. */
-TEST_WITH(test_order_after_an_error, set_up, tear_down)
+TEST_WITH(test_order_after_an_error, set_up_open, tear_down)
 {
     struct aio first = {0}, second = {0};
 
-    open_device();
     mock_hold(&mock, MOCK_WRITE, true);
     start_aio(&first, true, 1, 'a', false);
     start_aio(&second, true, 1, 'b', false);
@@ -217,11 +214,10 @@ TEST_WITH(test_its_flush_fails, set_up, tear_down)
 }
 
 /* One that is answered across a flush stays retained. */
-TEST_WITH(test_write_across_a_flush, set_up, tear_down)
+TEST_WITH(test_write_across_a_flush, set_up_open, tear_down)
 {
     struct aio aio = {0};
 
-    open_device();
     mock_hold(&mock, MOCK_WRITE, true);
     start_aio(&aio, true, 1, 'a', false);
     mock_await_held(&mock, MOCK_WRITE, 1);

@@ -220,13 +220,12 @@ TEST_WITH(test_a_plain_server_settles, set_up, tear_down)
 }
 
 /* A socket that takes connections and never answers does not keep the device. */
-TEST_WITH(test_silent_server, set_up, tear_down)
+TEST_WITH(test_silent_server, set_up_open, tear_down)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
                        .events = POLLIN};
 
-    open_device();
     put_page(0, 'a', false);
     mock_crash(&mock, true);
     snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", mock.dir);
@@ -334,13 +333,12 @@ TEST_WITH(test_open_while_it_ends, set_up, tear_down)
 }
 
 /* In a child, a device is dead, whatever the parent's threads hold. */
-TEST_WITH(test_fork, set_up, tear_down)
+TEST_WITH(test_fork, set_up_open, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
     int status;
     pid_t pid;
 
-    open_device();
     put_page(0, 'a', false);
     mock_hold(&mock, MOCK_WRITE, true);
     start_job(&write);
@@ -437,13 +435,12 @@ TEST_WITH(test_fork_while_connecting, set_up, tear_down)
 }
 
 /* Closed while it is connecting to what does not answer, it ends all the same. */
-TEST_WITH(test_close_without_a_server, set_up, tear_down)
+TEST_WITH(test_close_without_a_server, set_up_open, tear_down)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
                        .events = POLLIN};
 
-    open_device();
     put_page(0, 'a', false);
     mock_crash(&mock, false);
     snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", mock.dir);

@@ -14,12 +14,11 @@ static bool is_disconnected(void *opaque)
 
 /* A write hangs in the server while its connection goes: it is repeated when the server
  * has said that it is over, so it cannot land on what was written later. */
-TEST_WITH(test_late_write, set_up, tear_down)
+TEST_WITH(test_late_write, set_up_open, tear_down)
 {
     struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
                second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
 
-    open_device();
     put_page(7, 'r', false);
     mock_hold(&mock, MOCK_WRITE, true);
     start_job(&first);
@@ -80,12 +79,11 @@ TEST_WITH(test_unknown_volume, set_up, tear_down)
 }
 
 /* Zeroing goes over a connection of its own, which is fenced with the others. */
-TEST_WITH(test_late_zeroing, set_up, tear_down)
+TEST_WITH(test_late_zeroing, set_up_open, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 1},
                write = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
 
-    open_device();
     mock_hold(&mock, MOCK_ZERO, true);
     start_job(&zero);
     mock_await_held(&mock, MOCK_ZERO, 1);
@@ -101,12 +99,11 @@ TEST_WITH(test_late_zeroing, set_up, tear_down)
 
 /* The connection for zeroing is made when it is needed first, and there is no socket: a
  * server is being started again, and the others' end has not been noticed yet. */
-TEST_WITH(test_zeroing_without_a_socket, set_up, tear_down)
+TEST_WITH(test_zeroing_without_a_socket, set_up_open, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 1};
     char path[sizeof mock.dir + 16], away[sizeof mock.dir + 16];
 
-    open_device();
     put_page(1, 'a', false);
     snprintf(path, sizeof path, "%s/socket", mock.dir);
     snprintf(away, sizeof away, "%s/away", mock.dir);
@@ -159,11 +156,10 @@ static bool are_as_many_as_wanted(void *opaque)
 }
 
 /* A connection that goes while nobody uses it: all are made anew. */
-TEST_WITH(test_one_idle_connection_goes, set_up, tear_down)
+TEST_WITH(test_one_idle_connection_goes, set_up_open, tear_down)
 {
     unsigned last = 0;
 
-    open_device();
     pthread_mutex_lock(&mock.lock);
     for (unsigned i = 0; i < MOCK_CONNS; i++)
         if (mock.conn[i].used && mock.conn[i].fd != -1)
@@ -178,11 +174,10 @@ TEST_WITH(test_one_idle_connection_goes, set_up, tear_down)
 
 /* One connection's end, or one answer that says so, is the end of all: a server that
  * ends waits for none. */
-TEST_WITH(test_all_are_closed, set_up, tear_down)
+TEST_WITH(test_all_are_closed, set_up_open, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
 
-    open_device();
     put_page(0, 'a', false);
     /* One request hangs, and so does its connection. */
     mock_hold(&mock, MOCK_WRITE, true);
@@ -259,9 +254,8 @@ TEST_WITH(test_idle_end, set_up, tear_down)
 }
 
 /* What is retained survives a loss in the middle of being sent again ... */
-TEST_WITH(test_loss_while_sending_again, set_up, tear_down)
+TEST_WITH(test_loss_while_sending_again, set_up_open, tear_down)
 {
-    open_device();
     for (unsigned i = 0; i < 40; i++)
         put_page(i, 'a', false);
     mock_crash(&mock, true);
@@ -279,11 +273,10 @@ TEST_WITH(test_loss_while_sending_again, set_up, tear_down)
 }
 
 /* ... and an error, after which it is tried again. */
-TEST_WITH(test_error_while_sending_again, set_up, tear_down)
+TEST_WITH(test_error_while_sending_again, set_up_open, tear_down)
 {
     const enum mock_type type[] = {MOCK_WRITE, MOCK_FLUSH};
 
-    open_device();
     for (unsigned i = 0; i < 2; i++) {
         struct job read = {.what = JOB_READ};
 
@@ -301,11 +294,10 @@ TEST_WITH(test_error_while_sending_again, set_up, tear_down)
 }
 
 /* ... or is sent again because a flush had failed, over a server that stays. */
-TEST_WITH(test_loss_after_a_flush_that_failed, set_up, tear_down)
+TEST_WITH(test_loss_after_a_flush_that_failed, set_up_open, tear_down)
 {
     struct job job = {.what = JOB_FLUSH};
 
-    open_device();
     put_page(0, 'a', false);
     mock.forget = true;
     mock_fail(&mock, MOCK_FLUSH, EIO, 1);
@@ -321,12 +313,11 @@ TEST_WITH(test_loss_after_a_flush_that_failed, set_up, tear_down)
 }
 
 /* A server with another device is not used; the right one is waited for. */
-TEST_WITH(test_another_device, set_up, tear_down)
+TEST_WITH(test_another_device, set_up_open, tear_down)
 {
     struct job read = {.what = JOB_READ};
     unsigned headers;
 
-    open_device();
     put_page(0, 'a', false);
     mock_crash(&mock, true);
     mock.size = MOCK_SIZE / 2;
@@ -367,9 +358,8 @@ TEST_WITH(test_flapping, set_up, tear_down)
 }
 
 /* Several connections need a server that allows them. */
-TEST_WITH(test_no_multi_conn_now, set_up, tear_down)
+TEST_WITH(test_no_multi_conn_now, set_up_open, tear_down)
 {
-    open_device();
     put_page(0, 'a', false);
     mock_crash(&mock, true);
     mock.no_multi_conn = true;
@@ -382,9 +372,8 @@ TEST_WITH(test_no_multi_conn_now, set_up, tear_down)
 }
 
 /* The block size is advice, and no reason to wait for another server. */
-TEST_WITH(test_another_block_size, set_up, tear_down)
+TEST_WITH(test_another_block_size, set_up_open, tear_down)
 {
-    open_device();
     put_page(0, 'a', false);
     mock_crash(&mock, true);
     mock.block_size = 8192;

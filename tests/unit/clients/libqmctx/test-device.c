@@ -7,11 +7,10 @@
 #include "device-fixture.h"
 
 /* A write in flight across a flush is not covered by it. */
-TEST_WITH(test_write_across_a_flush, set_up, tear_down)
+TEST_WITH(test_write_across_a_flush, set_up_open, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
 
-    open_device();
     put_page(0, 'a', false);
     mock_hold(&mock, MOCK_WRITE, true);
     start_job(&write);
@@ -38,11 +37,10 @@ TEST_WITH(test_write_across_a_flush, set_up, tear_down)
 }
 
 /* A flush covers what was answered when it was sent, not when it is answered. */
-TEST_WITH(test_write_during_a_flush, set_up, tear_down)
+TEST_WITH(test_write_during_a_flush, set_up_open, tear_down)
 {
     struct job job = {.what = JOB_FLUSH};
 
-    open_device();
     put_page(0, 'a', false);
     mock_hold(&mock, MOCK_FLUSH, true);
     start_job(&job);
@@ -56,13 +54,12 @@ TEST_WITH(test_write_during_a_flush, set_up, tear_down)
 
 /* Of each byte the newest is sent again, zeroing included, and nobody reads before all
  * of it is there. */
-TEST_WITH(test_newest_is_sent_again, set_up, tear_down)
+TEST_WITH(test_newest_is_sent_again, set_up_open, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 5, .pages = 2},
                read = {.what = JOB_READ, .page = 3};
     char two[2 * PAGE];
 
-    open_device();
     for (unsigned i = 0; i < 8; i++)
         put_page(i, 'o', false);
     memset(two, 'p', sizeof two);
@@ -93,11 +90,10 @@ TEST_WITH(test_newest_is_sent_again, set_up, tear_down)
 }
 
 /* What is stable when it is answered is neither retained nor overwritten by what is. */
-TEST_WITH(test_stable_write_over_a_retained_one, set_up, tear_down)
+TEST_WITH(test_stable_write_over_a_retained_one, set_up_open, tear_down)
 {
     unsigned writes = 0;
 
-    open_device();
     for (unsigned i = 0; i < 3; i++)
         put_page(i, 'a', false);
     put_page(1, 'b', true);
@@ -115,13 +111,12 @@ TEST_WITH(test_stable_write_over_a_retained_one, set_up, tear_down)
 }
 
 /* ... also where the older one, which is large, only reaches to it. */
-TEST_WITH(test_stable_write_at_the_end_of_a_retained_one, set_up, tear_down)
+TEST_WITH(test_stable_write_at_the_end_of_a_retained_one, set_up_open, tear_down)
 {
     const unsigned boundary = (1 << 20) / PAGE; /* of regions of the device */
     struct job large = {
         .what = JOB_WRITE, .page = boundary - 1, .pages = 2, .letter = 'a'};
 
-    open_device();
     start_job(&large);
     assert_int_equal(finish_job(&large), 0);
     put_page(boundary, 'b', true);
@@ -195,9 +190,8 @@ TEST_WITH(test_every_write_stable, set_up, tear_down)
 }
 
 /* ... and that can begin later, when what was retained has been flushed. */
-TEST_WITH(test_stop_retaining, set_up, tear_down)
+TEST_WITH(test_stop_retaining, set_up_open, tear_down)
 {
-    open_device();
     put_page(0, 'a', false);
     mock_fail(&mock, MOCK_FLUSH, EIO, 1);
     assert_int_equal(qm_device_stop_retaining(device), EIO);
@@ -212,12 +206,11 @@ TEST_WITH(test_stop_retaining, set_up, tear_down)
 }
 
 /* ... what is still in flight included. */
-TEST_WITH(test_stop_retaining_in_flight, set_up, tear_down)
+TEST_WITH(test_stop_retaining_in_flight, set_up_open, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'},
                stop = {.what = JOB_STOP_RETAINING};
 
-    open_device();
     mock_hold(&mock, MOCK_WRITE, true);
     start_job(&write);
     mock_await_held(&mock, MOCK_WRITE, 1);
@@ -257,9 +250,8 @@ TEST_WITH(test_flush_that_fails, set_up, tear_down)
 
 /* While FLUSH fails, stable writes still come to their end: what they hide is kept, and
  * no more. */
-TEST_WITH(test_stable_writes_while_no_flush, set_up, tear_down)
+TEST_WITH(test_stable_writes_while_no_flush, set_up_open, tear_down)
 {
-    open_device();
     put_page(0, 'a', false);
     put_page(1, 'b', false);
     mock_fail(&mock, MOCK_FLUSH, EIO, 1000000);
@@ -321,9 +313,8 @@ static bool is_nothing_retained(void *opaque)
 }
 
 /* What no program flushes is flushed after a while, and not before. */
-TEST_WITH(test_old_writes_are_flushed, set_up, tear_down)
+TEST_WITH(test_old_writes_are_flushed, set_up_open, tear_down)
 {
-    open_device();
     put_page(0, 'a', false);
     qm_device_close(device);
     device = NULL;
@@ -423,11 +414,10 @@ TEST_WITH(test_server_without_fua, set_up, tear_down)
 }
 
 /* Changes that overlap go one after the other, in the order of their arrival. */
-TEST_WITH(test_overlapping_writes, set_up, tear_down)
+TEST_WITH(test_overlapping_writes, set_up_open, tear_down)
 {
     struct job job[4];
 
-    open_device();
     mock_hold(&mock, MOCK_WRITE, true);
     for (unsigned i = 0; i < 4; i++) {
         job[i] = (struct job){.what = JOB_WRITE,
@@ -448,12 +438,11 @@ TEST_WITH(test_overlapping_writes, set_up, tear_down)
     assert_int_equal(mock_byte(&mock, false, 2 * PAGE), 'c');
 }
 
-TEST_WITH(test_ranges, set_up, tear_down)
+TEST_WITH(test_ranges, set_up_open, tear_down)
 {
     const uint64_t size = MOCK_SIZE;
     char c = 'x';
 
-    open_device();
     assert_int_equal(qm_device_clamp(device, false, 10, (off_t)size - 4), 4);
     assert_int_equal(qm_device_clamp(device, false, 10, (off_t)size), 0);
     assert_int_equal(qm_device_clamp(device, true, 10, (off_t)size), -ENOSPC);
