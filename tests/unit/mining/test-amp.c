@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* AMP: how p and g move, and a naive model. */
+/* AMP: a naive model, and how far p and g go. */
 #include "baseline.h"
 
 enum { KIB = 1024, APT = 4, DEGREE_MAX = 64, TRACKS = 64 };
@@ -48,77 +48,6 @@ static void start(void)
     }
     assert_int_equal(b, 17);
     go_on(&b, 19);
-}
-
-/* A set a time: it is asked for at the trigger of the one before, and is larger by 1 if
- * the set before that was read to its end meanwhile. */
-TEST_WITH(test_sequential, set_up, tear_down)
-{
-    uint64_t b = 19, ends = 21, degree = 5;
-
-    start();
-    while (degree < DEGREE_MAX) {
-        assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), ends + 1, ends + degree);
-        go_on(&b, ends + degree - 2);
-        ends += degree++;
-    }
-    for (int i = 0; i < 3; i++) { /* it grows no more */
-        assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), ends + 1,
-                     ends + DEGREE_MAX);
-        ends += DEGREE_MAX;
-        go_on(&b, ends - 2);
-    }
-}
-
-TEST_WITH(test_unused_shrinks, set_up, tear_down)
-{
-    uint64_t b = 20;
-
-    start();
-    assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
-    fate(25, QM_FATE_UNUSED); /* p 4, g 1 */
-    fate(25, QM_FATE_UNUSED); /* it is gone already */
-    fate(4711, QM_FATE_UNUSED);
-    go_on(&b, 24); /* 21 ends a set: p is 5 again, and so g 2 */
-    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 27, 31);
-    fate(27, QM_FATE_UNUSED);
-    fate(28, QM_FATE_UNUSED); /* p 3, g 0 */
-    go_on(&b, 27);            /* p 4: not above the threshold, but 29 is a trigger */
-    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 28, 31);
-    go_on(&b, 32); /* 31 ends the set, p 5, and it had no trigger */
-    for (uint64_t i = 28; i <= 31; i++) {
-        fate(i, QM_FATE_UNUSED);
-    }
-    fate(26, QM_FATE_UNUSED);
-    fate(24, QM_FATE_UNUSED); /* p stays 1 */
-    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 33, 33);
-}
-
-TEST_WITH(test_used_changes_nothing, set_up, tear_down)
-{
-    start();
-    for (uint64_t b = 1; b < 22; b++) {
-        fate(b, QM_FATE_USED);
-        fate(b, QM_FATE_UNUSED); /* no longer anybody's */
-    }
-    assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
-}
-
-TEST_WITH(test_late_triggers_earlier, set_up, tear_down)
-{
-    uint64_t b = 20;
-
-    start();
-    fate(17, QM_FATE_LATE); /* its set was not begun by a trigger */
-    assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
-    go_on(&b, 22);
-    fate(22, QM_FATE_LATE); /* g 3, but the trigger of this set is 24 */
-    fate(22, QM_FATE_LATE);
-    fate(23, QM_FATE_LATE); /* not the first of its set */
-    go_on(&b, 24);
-    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 27, 32);
-    go_on(&b, 29);
-    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 33, 39); /* 32 - 3 */
 }
 
 /* g grows past p, and takes p along. */
@@ -170,22 +99,6 @@ TEST_WITH(test_distance_catches_up, set_up, tear_down)
     fate(a.blocks[0], QM_FATE_LATE);   /* g 9 */
     fate(a.blocks[1], QM_FATE_UNUSED); /* p 8, g 7 */
     assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + 8);
-}
-
-TEST_WITH(test_interleaved, set_up, tear_down)
-{
-    for (unsigned readers = TRACKS; readers <= TRACKS + 1; readers++) {
-        unsigned asked = 0;
-
-        for (uint64_t b = 0; b < 5; b++) {
-            for (unsigned r = 0; r < readers; r++) {
-                asked += step(p, s, 1000 * r + b, QM_ACCESS_MISS).n;
-            }
-        }
-        assert_int_equal(asked, readers == TRACKS ? 4 * TRACKS : 0);
-        end(p, s);
-        s = begin(p);
-    }
 }
 
 /* A stream that has ended is told of its blocks all the same. */
