@@ -64,39 +64,37 @@ int64_t qms_backend_max_read(const struct qms_server *s, nbdkit_next *next)
     return maximum;
 }
 
-/* What may wait for the layer below for as long as that likes, done by a thread: nbdkit
- * has to end meanwhile if it is told to. */
-struct task {
+/* The first connection, which a thread opens: a plugin may wait for its backend as long
+ * as it likes, and nbdkit's main thread has to end meanwhile if it is told to. */
+struct opening {
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    void (*run)(struct task *task);
     nbdkit_backend *backend;
-    nbdkit_next *next; /* of open_first() */
-    bool flushed;      /* of flush_all() */
+    nbdkit_next *next;
     bool done;
 };
 
-static void *run_task(void *opaque)
+static void *open_first(void *opaque)
 {
-    struct task *t = opaque;
+    struct opening *o = opaque;
+    nbdkit_next *next = open_next(o->backend);
 
-    t->run(t);
-    pthread_mutex_lock(&t->lock);
-    t->done = true;
-    pthread_cond_signal(&t->wake);
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_lock(&o->lock);
+    o->next = next;
+    o->done = true;
+    pthread_cond_signal(&o->wake);
+    pthread_mutex_unlock(&o->lock);
     return NULL;
 }
 
-/* Returns false if nbdkit is to end.  first: after a while it is said that one waits.
- */
-static bool wait_for(struct task *t, bool first)
+/* Returns false if nbdkit is to end. */
+static bool wait_for_first(struct opening *o)
 {
     const uint64_t since = qms_now();
     bool told = false, stopped = false;
 
-    pthread_mutex_lock(&t->lock);
-    while (!t->done && !stopped) {
+    pthread_mutex_lock(&o->lock);
+    while (!o->done && !stopped) {
         struct timespec until;
 
         clock_gettime(CLOCK_MONOTONIC, &until);
@@ -105,71 +103,60 @@ static bool wait_for(struct task *t, bool first)
             until.tv_sec++;
             until.tv_nsec -= 1000000000;
         }
-        pthread_cond_clockwait(&t->wake, &t->lock, CLOCK_MONOTONIC, &until);
-        stopped = !t->done && nbdkit_nanosleep(0, 0) == -1;
-        if (first && !t->done && !told && qms_now() - since >= TOLD_AFTER) {
+        pthread_cond_clockwait(&o->wake, &o->lock, CLOCK_MONOTONIC, &until);
+        stopped = !o->done && nbdkit_nanosleep(0, 0) == -1;
+        if (!o->done && !told && qms_now() - since >= TOLD_AFTER) {
             told = true;
             qms_log(QMS_WARNING, "the layer below has not opened the device yet: it is "
                                  "waited for, and clients wait, too");
         }
     }
-    pthread_mutex_unlock(&t->lock);
-    if (told && !stopped && t->next)
+    pthread_mutex_unlock(&o->lock);
+    if (told && !stopped && o->next)
         qms_log(QMS_NOTE, "the layer below has opened the device");
     return !stopped;
 }
 
-/* Returns the task when it is done, to be freed; or NULL: it could not be begun, which
- * is said, or nbdkit is to end. */
-static struct task *do_by_thread(nbdkit_backend *backend,
-                                 void (*run)(struct task *task), bool first)
+static nbdkit_next *open_by_thread(nbdkit_backend *backend)
 {
-    struct task *t = calloc(1, sizeof *t);
+    struct opening *o = calloc(1, sizeof *o);
     sigset_t all, before;
+    nbdkit_next *next;
     pthread_t thread;
     int error;
 
-    if (!t) {
+    if (!o) {
         nbdkit_error("out of memory");
         return NULL;
     }
-    t->backend = backend;
-    t->run = run;
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->wake, NULL);
+    o->backend = backend;
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->wake, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, NULL, run_task, t);
+    error = pthread_create(&thread, NULL, open_first, o);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         nbdkit_error("cannot start a thread: %s", strerror(error));
-    } else if (!wait_for(t, first)) {
-        /* nbdkit ends the process now.  Until then, t is the thread's. */
+    } else if (!wait_for_first(o)) {
+        /* nbdkit ends the process now.  Until then, o is the thread's. */
         pthread_detach(thread);
         return NULL;
     } else {
         pthread_join(thread, NULL);
     }
-    pthread_cond_destroy(&t->wake);
-    pthread_mutex_destroy(&t->lock);
-    if (error == 0)
-        return t;
-    free(t);
-    return NULL;
-}
-
-static void open_first(struct task *t)
-{
-    t->next = open_next(t->backend);
+    next = o->next;
+    pthread_cond_destroy(&o->wake);
+    pthread_mutex_destroy(&o->lock);
+    free(o);
+    return next;
 }
 
 nbdkit_next *qms_backend_probe(struct qms_server *s)
 {
-    struct task *task = do_by_thread(s->backend, open_first, true);
-    nbdkit_next *next = task ? task->next : NULL;
+    nbdkit_next *next = open_by_thread(s->backend);
     int64_t size, maximum = -1;
 
-    free(task);
     if (!next)
         return NULL;
     size = next->get_size(next);
@@ -184,24 +171,17 @@ nbdkit_next *qms_backend_probe(struct qms_server *s)
     return next;
 }
 
-static void flush_all(struct task *t)
+bool qms_backend_flush(struct qms_server *s)
 {
-    nbdkit_next *next = open_next(t->backend);
+    nbdkit_next *next = open_next(s->backend);
+    bool flushed;
     int err = 0;
 
     if (!next)
-        return;
-    t->flushed = next->can_flush(next) == 1 && next->can_multi_conn(next) == 1 &&
-                 next->flush(next, 0, &err) == 0;
+        return false;
+    flushed = next->can_flush(next) == 1 && next->can_multi_conn(next) == 1 &&
+              next->flush(next, 0, &err) == 0;
     qms_backend_close(next);
-}
-
-bool qms_backend_flush(struct qms_server *s)
-{
-    struct task *task = do_by_thread(s->backend, flush_all, false);
-    bool flushed = task && task->flushed;
-
-    free(task);
     return flushed;
 }
 

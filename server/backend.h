@@ -29,7 +29,7 @@ struct qms_backing *qms_backend_start(struct qms_server *s, nbdkit_next *first,
                                       int *error);
 
 /* Flushes the layer below over a connection of its own, if that covers what others have
- * written.  Returns whether it has; false, too, when nbdkit is to end meanwhile. */
+ * written.  Returns whether it has. */
 bool qms_backend_flush(struct qms_server *s);
 
 /* The largest read in bytes that the layer below takes, at least a block; or -1 after
