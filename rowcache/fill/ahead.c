@@ -299,9 +299,10 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
     plan = qm_fill_is_behind(w, job) ? NULL : qm_fill_plan(w, job, &token);
     began = qm_rows_now();
     worked = qm_fill_work(); /* a plan is loaded once, and says nothing of rows */
-    if (plan && plan->column[0].integer && plan->lasting)
-        ahead->failed = ahead->describe ? !describe(w, job, ahead, plan)
-                                        : !read_rows(w, job, ahead, plan);
+    if (plan && plan->column[0].integer && ahead->describe)
+        ahead->failed = !describe(w, job, ahead, plan);
+    else if (plan && plan->column[0].integer)
+        ahead->failed = !plan->lasting || !read_rows(w, job, ahead, plan);
     ahead->us = (double)(qm_rows_now() - began) / 1000;
     ahead->work_us = qm_fill_work() - worked;
     qm_text_free(&job->text);

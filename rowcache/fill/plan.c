@@ -77,42 +77,68 @@ static bool is_logged(const char *schema, const char *engine)
     return engine && is_one_of(engine, engines) && strcasecmp(schema, "mysql") != 0;
 }
 
-/* Whether a virtual column is a function of its row alone.  A word that is no call, as
- * in a string, does no harm: the rows are not kept. */
-static bool is_steady(const char *expression)
+/* Takes out what is quoted: texts, and names of columns. */
+static void leave_calls(const char *expression, char *calls)
 {
-    static const char *const calls[] = {"curdate(",
-                                        "current_date",
-                                        "curtime(",
-                                        "current_time",
-                                        "now(",
-                                        "localtime",
-                                        "sysdate(",
-                                        "utc_date",
-                                        "utc_time",
-                                        "unix_timestamp",
-                                        "rand(",
-                                        "random_bytes(",
-                                        "uuid",
-                                        "guid(",
-                                        "user(",
-                                        "current_user",
-                                        "current_role",
-                                        "database(",
-                                        "schema(",
-                                        "version(",
-                                        "connection_id(",
-                                        "last_insert_id",
-                                        "found_rows(",
-                                        "row_count(",
-                                        "encrypt(",
-                                        "@",
-                                        NULL};
+    char quote = '\0';
 
-    for (const char *const *call = calls; *call; call++)
-        if (!expression || strcasestr(expression, *call))
-            return false;
-    return true;
+    for (const char *at = expression; *at; at++) {
+        if (quote && *at == '\\' && quote == '\'' && at[1]) {
+            at++;
+        } else if (quote && *at == quote) {
+            quote = '\0';
+        } else if (!quote) {
+            if (*at == '\'' || *at == '`')
+                quote = *at; /* which stands for it */
+            *calls++ = *at;
+        }
+    }
+    *calls = '\0';
+}
+
+bool qm_plan_is_steady(const char *expression)
+{
+    static const char *const varying[] = {"curdate(",
+                                          "current_date",
+                                          "curtime(",
+                                          "current_time",
+                                          "now(",
+                                          "localtime",
+                                          "sysdate(",
+                                          "utc_date",
+                                          "utc_time",
+                                          "utc_timestamp",
+                                          "unix_timestamp()",
+                                          "rand(",
+                                          "random_bytes(",
+                                          "uuid(",
+                                          "uuid_short(",
+                                          "uuid_v",
+                                          "guid(",
+                                          "user(",
+                                          "current_user",
+                                          "current_role",
+                                          "database(",
+                                          "schema(",
+                                          "version(",
+                                          "connection_id(",
+                                          "last_insert_id",
+                                          "found_rows(",
+                                          "row_count(",
+                                          "encrypt(",
+                                          "aes_decrypt(",
+                                          "convert_tz(",
+                                          "@",
+                                          NULL};
+    char *calls = expression ? malloc(strlen(expression) + 1) : NULL;
+    bool steady = calls;
+
+    if (calls)
+        leave_calls(expression, calls);
+    for (const char *const *call = varying; steady && *call; call++)
+        steady = !strcasestr(calls, *call);
+    free(calls);
+    return steady;
 }
 
 unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_size)
@@ -167,7 +193,7 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     while ((row = mysql_fetch_row(result))) {
         there = true;
         if (!is_logged(plan->schema, row[5]) ||
-            (row[3] && strstr(row[3], "VIRTUAL") && !is_steady(row[4])))
+            (row[3] && strstr(row[3], "VIRTUAL") && !qm_plan_is_steady(row[4])))
             plan->lasting = false;
         if (!row[0])
             continue;

@@ -88,7 +88,7 @@ static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
     mysql_options(mysql, MYSQL_INIT_COMMAND,
                   "SET NAMES utf8mb4, sql_mode = '', time_zone = '+00:00',"
                   " autocommit = 1, sql_select_limit = 18446744073709551615,"
-                  " old_mode = ''");
+                  " old_mode = '', lc_time_names = 'en_US', default_week_format = 0");
     /* What is read uncommitted, and rolled back, never gets into the binary log. */
     mysql_options(mysql, MYSQL_INIT_COMMAND,
                   "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");

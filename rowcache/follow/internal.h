@@ -61,7 +61,8 @@ struct qm_follow {
     uint64_t heard;             /* ns; when a server last said something */
     struct qm_life life;        /* of that one */
     struct qm_place seen;       /* how far the log of that one was, at least */
-    const char *anew;           /* why it has to be followed anew; or NULL */
+    const char *anew;           /* why a server has to be followed anew; or NULL */
+    uint32_t anew_of;           /* ... which */
     uint64_t behind;            /* ns; since when a server lacks what was applied; 0 */
     uint64_t generation;        /* of the connection; 0 while there is none */
     uint64_t generations;

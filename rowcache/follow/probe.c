@@ -74,6 +74,7 @@ static void tell_fresh(struct probe *probe)
 static void begin_anew(struct qm_follow *follow, const char *why)
 {
     follow->anew = why;
+    follow->anew_of = follow->life.server;
     if (follow->dump.socket != -1)
         shutdown(follow->dump.socket, SHUT_RDWR);
 }
@@ -110,7 +111,8 @@ static bool ask_position(struct qm_connection *connection,
     bool known = row && row[0] && qm_gtid_parse(position, row[0], strlen(row[0]));
 
     if (result && !known)
-        snprintf(why, QM_WHY, "@@gtid_binlog_pos cannot be read");
+        snprintf(why, QM_WHY, "@@gtid_binlog_pos is '%.100s', or has too many domains",
+                 row && row[0] ? row[0] : "NULL");
     *logged = known && row[1] && strcmp(row[1], "0") != 0;
     mysql_free_result(result);
     return known;

@@ -99,7 +99,8 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
     else if (row && strcmp(row[4], "1") != 0 && row[5] && *row[5])
         snprintf(why, QM_WHY,
                  "the server is a replica that does not log what it applies: put"
-                 " log_slave_updates under [mysqld]");
+                 " log_slave_updates under [mysqld], or, if it is none any more, empty"
+                 " its gtid_slave_pos");
     else if (row && strcmp(row[4], "1") != 0 && row[9] && strcmp(row[9], "2") == 0)
         snprintf(why, QM_WHY,
                  "the server is a node of a Galera cluster that does not log what"
@@ -255,11 +256,11 @@ static const char *why_anew(struct qm_follow *follow, const struct server *serve
     const char *why = NULL;
 
     pthread_mutex_lock(&follow->lock);
-    if (server->life.server == follow->life.server) {
+    if (follow->anew && server->life.server == follow->anew_of)
         why = follow->anew;
-        if (!why && !qm_place_reaches(place, follow->seen))
-            why = "the server's log was reset";
-    }
+    else if (server->life.server == follow->life.server &&
+             !qm_place_reaches(place, follow->seen))
+        why = "the server's log was reset";
     pthread_mutex_unlock(&follow->lock);
     return why;
 }
@@ -300,7 +301,8 @@ static bool open_both(struct qm_follow *follow, char *why)
     pthread_mutex_lock(&follow->lock);
     follow->life = server.life;
     follow->seen = place;
-    follow->anew = NULL;
+    if (server.life.server == follow->anew_of)
+        follow->anew = NULL;
     if (follow->calls.server)
         follow->calls.server(follow->calls.opaque, server.life.server);
     follow->target = position;
@@ -329,7 +331,7 @@ static bool is_stopping(struct qm_follow *follow)
 static void explain_cut(struct qm_follow *follow, char *why)
 {
     pthread_mutex_lock(&follow->lock);
-    if (follow->anew)
+    if (follow->anew && follow->anew_of == follow->life.server)
         snprintf(why, QM_WHY, "%s", follow->anew);
     pthread_mutex_unlock(&follow->lock);
 }
@@ -340,7 +342,7 @@ static bool read_log(struct qm_follow *follow, bool *heard, char *why)
 {
     MYSQL *mysql = follow->dump.mysql;
 
-    for (;; *heard = true) {
+    for (;;) {
         unsigned long size = mysql_net_read_packet(mysql);
         const uint8_t *packet = mysql->net.read_pos;
         const char *wrong;
@@ -356,6 +358,7 @@ static bool read_log(struct qm_follow *follow, bool *heard, char *why)
         if (!*heard)
             qm_say(follow, "follows the binary log of server %u",
                    follow->info.server + 1);
+        *heard = true;
         wrong = qm_binlog_event(follow->binlog, packet + 1, size - 1);
         if (wrong) {
             snprintf(why, QM_WHY, "%s", wrong);

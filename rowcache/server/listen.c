@@ -165,6 +165,17 @@ static int listen_at(struct server *s, const struct addrinfo *a, bool tls)
     return error;
 }
 
+/* Whether the address is also one of those before it: a name that /etc/hosts has on two
+ * lines has each twice. */
+static bool is_again(const struct addrinfo *found, const struct addrinfo *a)
+{
+    for (const struct addrinfo *b = found; b != a; b = b->ai_next)
+        if (b->ai_addrlen == a->ai_addrlen &&
+            memcmp(b->ai_addr, a->ai_addr, a->ai_addrlen) == 0)
+            return true;
+    return false;
+}
+
 /* At all addresses that the name has here, as localhost two; without a name at the
  * first, which is of all. */
 static int listen_tcp(struct server *s, const char *address, bool tls)
@@ -183,6 +194,8 @@ static int listen_tcp(struct server *s, const char *address, bool tls)
         goto out;
     }
     for (const struct addrinfo *a = found; a; a = *host ? a->ai_next : NULL) {
+        if (is_again(found, a))
+            continue;
         error = listen_at(s, a, tls);
         listens |= error == 0;
         if (error != 0 && error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
