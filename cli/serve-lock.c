@@ -30,7 +30,8 @@
 
 enum {
     PATIENCE = 10, /* s, with a block device */
-    INTERVAL = 50  /* ms between two tries */
+    INTERVAL = 50, /* ms between two tries */
+    CLAIMS = 40    /* further tries to claim it */
 };
 
 /* The process that holds a lock on what st describes, or 0: for the message. */
@@ -69,14 +70,24 @@ static int lock_patiently(int fd, int operation, const struct stat *st)
     return 0;
 }
 
-/* Claims a block device as mount(2) does, and leaves it open: flock(2) knows its name's
- * inode only, and neither file systems nor RAID, LVM or swap know that lock. */
-static int claim(const char *path)
+/* Claims a block device that is open as mount(2) does, and leaves that open: flock(2)
+ * knows its name's inode only, and neither file systems nor RAID, LVM or swap know that
+ * lock.  What probes disks may claim it for a moment, too. */
+static int claim(int device, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_EXCL);
+    const struct timespec interval = {.tv_nsec = INTERVAL * 1000000};
+    char same[32]; /* path may lead elsewhere by now */
+    int fd;
 
-    /* The backend will say what it thinks of other errors. */
-    if (fd != -1 || errno != EBUSY)
+    snprintf(same, sizeof same, "/proc/self/fd/%d", device);
+    for (unsigned tries = CLAIMS; (fd = open(same, O_RDONLY | O_EXCL)) == -1; tries--) {
+        if (errno != EBUSY) /* the backend will say what it thinks of it */
+            return 0;
+        if (tries == 0)
+            break;
+        nanosleep(&interval, NULL);
+    }
+    if (fd != -1)
         return 0;
     cli_fail("%s is in use: it, its disk or a partition of it is mounted, a part of a "
              "RAID, a volume group or the swap space, or served under another name",
@@ -98,7 +109,7 @@ static int lock(const char *path, const char *what, int flags, bool read_only)
     }
     if (fstat(fd, &st) == 0 &&
         lock_patiently(fd, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB, &st) == 0) {
-        if (read_only || !S_ISBLK(st.st_mode) || claim(path) == 0)
+        if (read_only || !S_ISBLK(st.st_mode) || claim(fd, path) == 0)
             return 0;
         close(fd);
         return -1;
