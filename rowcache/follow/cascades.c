@@ -90,7 +90,7 @@ static bool load(struct graph *graph, struct qm_connection *connection, char *wh
         snprintf(why, 256, "no memory");
         return false;
     }
-    return qm_connection_position(connection, &graph->asked, why);
+    return qm_connection_position(connection, &graph->asked, NULL, why);
 }
 
 bool qm_cascades_load(struct qm_cascades *cascades, struct qm_connection *connection,

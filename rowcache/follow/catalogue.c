@@ -246,7 +246,7 @@ static bool load(struct entry *entry, struct qm_connection *connection, char *wh
     if (!good) /* its rows are not told apart */
         entry->table.key_count = 0;
     entry->table.columns = entry->columns_count;
-    return qm_connection_position(connection, &entry->asked, why);
+    return qm_connection_position(connection, &entry->asked, NULL, why);
 }
 
 static struct entry *find(struct qm_catalogue *catalogue,

@@ -116,15 +116,21 @@ bool qm_connection_tell(struct qm_connection *connection, const char *statement,
 }
 
 bool qm_connection_position(struct qm_connection *connection,
-                            struct qm_gtid_list *position, char *why)
+                            struct qm_gtid_list *position, bool *logged, char *why)
 {
-    MYSQL_RES *result = qm_connection_ask(connection, "SELECT @@gtid_binlog_pos", why);
+    MYSQL_RES *result =
+        qm_connection_ask(connection,
+                          "SELECT @@gtid_binlog_pos,"
+                          " @@log_slave_updates OR @@gtid_slave_pos = ''",
+                          why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
     bool known = row && row[0] && qm_gtid_parse(position, row[0], strlen(row[0]));
 
     if (result && !known)
         snprintf(why, WHY, "@@gtid_binlog_pos is '%.100s', or has too many domains",
                  row && row[0] ? row[0] : "NULL");
+    if (logged)
+        *logged = known && row[1] && strcmp(row[1], "0") != 0;
     mysql_free_result(result);
     return known;
 }

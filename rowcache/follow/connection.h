@@ -33,8 +33,9 @@ bool qm_connection_tell(struct qm_connection *connection, const char *statement,
                         char *why);
 /* Whether it is the server with that @@server_id: a name may lead to several. */
 bool qm_connection_is_of(struct qm_connection *connection, uint32_t id, char *why);
-/* The server's @@gtid_binlog_pos. */
+/* The server's @@gtid_binlog_pos.  *logged, unless it is NULL: all changes are in its
+ * log, as it is no replica that does not log what it applies. */
 bool qm_connection_position(struct qm_connection *connection,
-                            struct qm_gtid_list *position, char *why);
+                            struct qm_gtid_list *position, bool *logged, char *why);
 
 #endif

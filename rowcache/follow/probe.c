@@ -98,26 +98,6 @@ static bool is_of_log(struct probe *probe, const struct qm_gtid_list *position,
     return true;
 }
 
-/* As qm_connection_position().  *logged: all changes are in the log. */
-static bool ask_position(struct qm_connection *connection,
-                         struct qm_gtid_list *position, bool *logged, char *why)
-{
-    MYSQL_RES *result =
-        qm_connection_ask(connection,
-                          "SELECT @@gtid_binlog_pos,"
-                          " @@log_slave_updates OR @@gtid_slave_pos = ''",
-                          why);
-    MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
-    bool known = row && row[0] && qm_gtid_parse(position, row[0], strlen(row[0]));
-
-    if (result && !known)
-        snprintf(why, QM_WHY, "@@gtid_binlog_pos is '%.100s', or has too many domains",
-                 row && row[0] ? row[0] : "NULL");
-    *logged = known && row[1] && strcmp(row[1], "0") != 0;
-    mysql_free_result(result);
-    return known;
-}
-
 static bool ask(struct probe *probe, char *why)
 {
     struct qm_follow *follow = probe->follow;
@@ -125,7 +105,7 @@ static bool ask(struct probe *probe, char *why)
     struct qm_place place;
     bool logged;
 
-    if (!ask_position(&follow->asker, &question.position, &logged, why) ||
+    if (!qm_connection_position(&follow->asker, &question.position, &logged, why) ||
         !committed(&follow->asker, &place, why))
         return false;
     pthread_mutex_lock(&follow->lock);

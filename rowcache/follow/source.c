@@ -281,7 +281,7 @@ static bool open_both(struct qm_follow *follow, char *why)
     if (!qm_connection_open(&follow->catalogue, &follow->settings, address, patience,
                             why) ||
         !check_server(follow, &server, why) ||
-        !qm_connection_position(&follow->catalogue, &position, why) ||
+        !qm_connection_position(&follow->catalogue, &position, NULL, why) ||
         !log_end(follow, &place, why))
         return false;
     if (is_behind(follow, &server, &position, why))

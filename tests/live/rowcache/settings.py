@@ -14,6 +14,15 @@ def sql(text):
     return subprocess.run([*CLIENT, "-e", text], check=True, capture_output=True, text=True).stdout.strip()
 
 
+def session(statements):
+    """A session of its own, which has carried them out, and goes on until its input ends."""
+    process = subprocess.Popen([*CLIENT, "-n"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process.stdin.write(f"{statements} SELECT 'done';\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "done\n"
+    return process
+
+
 def row(client, key):
     text = client("GET", key)
     return text and json.loads(text)
@@ -31,10 +40,7 @@ def kept(client, key):
 def uncommitted():
     """What another has not committed is not read: it may be rolled back, which no log says."""
     client = resp.Client(PATH)
-    writer = subprocess.Popen([*CLIENT, "-n"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    writer.stdin.write("BEGIN; UPDATE shop.item SET v = 2 WHERE id = 1; SELECT 'changed';\n")
-    writer.stdin.flush()
-    assert writer.stdout.readline() == "changed\n"
+    writer = session("BEGIN; UPDATE shop.item SET v = 2 WHERE id = 1;")
     assert row(client, "item:1")["v"] == 1
     kept(client, "item:2")
     kept(client, "item:1")
@@ -72,10 +78,7 @@ def whole():
 def interrupted():
     """A read that is killed can be repeated."""
     client = resp.Client(PATH)
-    lock = subprocess.Popen([*CLIENT, "-n"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    lock.stdin.write("LOCK TABLES shop.item WRITE; SELECT 'locked';\n")
-    lock.stdin.flush()
-    assert lock.stdout.readline() == "locked\n"
+    lock = session("LOCK TABLES shop.item WRITE;")
     client.send("GET", "item:3")
     waiting = []
 

@@ -96,7 +96,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* One that takes so many errors; 0: the default. */
+/* A tier that gives up after that many errors; 0: after the default number. */
 static struct qm_tier *open_tier_of(unsigned errors)
 {
     struct qm_tier_io io = disk_io(disk);
