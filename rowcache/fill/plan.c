@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "rowcache/fill/steady.h"
+
 static void add(struct qm_text *text, const char *words)
 {
     qm_text_add(text, words, strlen(words));
@@ -77,68 +79,41 @@ static bool is_logged(const char *schema, const char *engine)
     return engine && is_one_of(engine, engines) && strcasecmp(schema, "mysql") != 0;
 }
 
-/* Takes out what is quoted: texts, and names of columns. */
-static void leave_calls(const char *expression, char *calls)
+/* Whether a value of that expression depends on a column of type TIME: it may become
+ * one of the current day. */
+static bool names_time(const char *expression, MYSQL_RES *columns)
 {
-    char quote = '\0';
+    bool named = false;
+    MYSQL_ROW row;
 
-    for (const char *at = expression; *at; at++) {
-        if (quote && *at == '\\' && quote == '\'' && at[1]) {
-            at++;
-        } else if (quote && *at == quote) {
-            quote = '\0';
-        } else if (!quote) {
-            if (*at == '\'' || *at == '`')
-                quote = *at; /* which stands for it */
-            *calls++ = *at;
-        }
+    mysql_data_seek(columns, 0);
+    while (!named && (row = mysql_fetch_row(columns))) {
+        struct qm_text name = {0};
+
+        if (strcmp(row[1], "time") != 0)
+            continue;
+        qm_plan_add_name(&name, row[6]);
+        qm_text_add(&name, "", 1);
+        named = name.failed || strstr(expression, name.bytes);
+        qm_text_free(&name);
     }
-    *calls = '\0';
+    return named;
 }
 
-bool qm_plan_is_steady(const char *expression)
+/* Whether the table's rows are what they were until the log tells of a change.
+ * columns: as qm_plan_load() asks for them. */
+static bool is_lasting(const char *schema, MYSQL_RES *columns)
 {
-    static const char *const varying[] = {"curdate(",
-                                          "current_date",
-                                          "curtime(",
-                                          "current_time",
-                                          "now(",
-                                          "localtime",
-                                          "sysdate(",
-                                          "utc_date",
-                                          "utc_time",
-                                          "utc_timestamp",
-                                          "unix_timestamp()",
-                                          "rand(",
-                                          "random_bytes(",
-                                          "uuid(",
-                                          "uuid_short(",
-                                          "uuid_v",
-                                          "guid(",
-                                          "user(",
-                                          "current_user",
-                                          "current_role",
-                                          "database(",
-                                          "schema(",
-                                          "version(",
-                                          "connection_id(",
-                                          "last_insert_id",
-                                          "found_rows(",
-                                          "row_count(",
-                                          "encrypt(",
-                                          "aes_decrypt(",
-                                          "convert_tz(",
-                                          "@",
-                                          NULL};
-    char *calls = expression ? malloc(strlen(expression) + 1) : NULL;
-    bool steady = calls;
+    bool lasting = true;
+    MYSQL_ROW row;
 
-    if (calls)
-        leave_calls(expression, calls);
-    for (const char *const *call = varying; steady && *call; call++)
-        steady = !strcasestr(calls, *call);
-    free(calls);
-    return steady;
+    for (my_ulonglong i = 0; lasting && (mysql_data_seek(columns, i), true) &&
+                             (row = mysql_fetch_row(columns));
+         i++)
+        lasting = is_logged(schema, row[5]) &&
+                  (!row[3] || !strstr(row[3], "VIRTUAL") ||
+                   (qm_is_steady(row[4]) && !names_time(row[4], columns)));
+    return lasting;
 }
 
 unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_size)
@@ -159,7 +134,8 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     add(&text, " AND TABLE_NAME = ");
     add_escaped(&text, mysql, plan->table, strlen(plan->table));
     add(&text,
-        " LIMIT 1) FROM information_schema.COLUMNS c LEFT JOIN (SELECT COLUMN_NAME,"
+        " LIMIT 1), c.COLUMN_NAME FROM information_schema.COLUMNS c LEFT JOIN (SELECT "
+        "COLUMN_NAME,"
         " SUB_PART, SEQ_IN_INDEX FROM information_schema.STATISTICS WHERE TABLE_SCHEMA "
         "= ");
     add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
@@ -181,7 +157,7 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     add_escaped(&text, mysql, plan->table, strlen(plan->table));
     add(&text, " ORDER BY s.SEQ_IN_INDEX");
     plan->count = 0;
-    plan->lasting = true;
+    plan->lasting = false;
     plan->state = QM_PLAN_LOADED;
     if (text.failed ||
         mysql_real_query(mysql, text.bytes, (unsigned long)text.length) != 0 ||
@@ -190,11 +166,10 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
         return mysql_errno(mysql) ? mysql_errno(mysql) : 2008 /* CR_OUT_OF_MEMORY */;
     }
     qm_text_free(&text);
+    plan->lasting = is_lasting(plan->schema, result);
+    mysql_data_seek(result, 0);
     while ((row = mysql_fetch_row(result))) {
         there = true;
-        if (!is_logged(plan->schema, row[5]) ||
-            (row[3] && strstr(row[3], "VIRTUAL") && !qm_plan_is_steady(row[4])))
-            plan->lasting = false;
         if (!row[0])
             continue;
         if (row[2] || plan->count == QM_NAME_PARTS) { /* a part of a column */

@@ -31,9 +31,6 @@ struct qm_plan {
     struct qm_plan_column column[QM_NAME_PARTS];
 };
 
-/* Whether a virtual column, of that expression as MariaDB prints it, is a function of
- * its row alone: no time, no chance, nothing of the session, for all that is known. */
-bool qm_plan_is_steady(const char *expression);
 /* Asks for the key's columns.  Returns 0, or mysql_errno().  count is 0 and why says
  * what is missing, if there is no such table or key. */
 unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_size);

@@ -136,6 +136,8 @@ def unlogged():
             v VARCHAR(40) AS (CURRENT_TIMESTAMP(6)) VIRTUAL); INSERT INTO s.clock (id) VALUES (1);
         CREATE OR REPLACE TABLE s.steady (id INT PRIMARY KEY, v INT AS (id + 1) VIRTUAL);
         INSERT INTO s.steady (id) VALUES (1);
+        CREATE OR REPLACE TABLE s.day (id INT PRIMARY KEY, t TIME, v DATETIME AS (t) VIRTUAL);
+        INSERT INTO s.day (id, t) VALUES (1, '10:00:00');
         CREATE OR REPLACE TABLE s.part (id INT PRIMARY KEY, v INT) ENGINE=MyISAM;
         CREATE OR REPLACE TABLE s.whole (id INT PRIMARY KEY, v INT) ENGINE=MERGE UNION=(s.part);
         INSERT INTO s.part VALUES (1, 1); CREATE OR REPLACE USER other@localhost""")
@@ -155,6 +157,10 @@ def unlogged():
         client.kept("s.t:1") # from now on it is given what is kept
         if client.row(key) == before:
             fail(f"unlogged: {what}: {before} is kept")
+    hits = client.number("keyspace_hits")
+    for _ in range(3):
+        client.row("s.day:1")
+    expect("a time that becomes one of the day is read each time", client.number("keyspace_hits"), hits)
 
 
 def monotonic():

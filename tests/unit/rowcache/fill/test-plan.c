@@ -59,34 +59,3 @@ TEST(test_several)
     assert_false(plain(':', 2, (const char *const[]){"0", "05"}));
     assert_false(plain(':', 2, (const char *const[]){"-0", "5"}));
 }
-
-/* What is quoted is no call. */
-TEST(test_steady)
-{
-    static const char *const steady[] = {"`id` + 1",
-                                         "substring_index(`email`,'@',-1)",
-                                         "concat(`uuid`,`now(`,`a``rand(`)",
-                                         "unix_timestamp(`created`)",
-                                         "'now()'",
-                                         "concat('it''s now()','\\'rand()','\\\\')"};
-    static const char *const varying[] = {"current_timestamp(6)",
-                                          "RAND()",
-                                          "concat('a',uuid())",
-                                          "@`x`",
-                                          "@@max_allowed_packet",
-                                          "unix_timestamp()",
-                                          "concat('a''',user(),'')",
-                                          "concat('\\\\',curdate())",
-                                          "random_bytes(4)",
-                                          "sys_guid()",
-                                          "last_insert_id()",
-                                          "utc_timestamp()",
-                                          NULL};
-
-    for (unsigned i = 0; i < sizeof steady / sizeof steady[0]; i++)
-        if (!qm_plan_is_steady(steady[i]))
-            fail_msg("%s", steady[i]);
-    for (unsigned i = 0; i < sizeof varying / sizeof varying[0]; i++)
-        if (qm_plan_is_steady(varying[i]))
-            fail_msg("%s", varying[i] ? varying[i] : "NULL");
-}
