@@ -237,6 +237,8 @@ static const char *format(struct qm_binlog *binlog, const uint8_t *event, size_t
     if (event[size - 5] > 1)
         return "checksums of another kind";
     binlog->crc = event[size - 5] == 1;
+    binlog->calls.file(binlog->calls.opaque, binlog->file,
+                       (uint32_t)qm_little(event, 4));
     return NULL;
 }
 

@@ -40,6 +40,8 @@ struct qm_binlog_calls {
     void (*begin)(void *opaque, struct qm_gtid gtid);
     /* A transaction is whole, with that position in the log's file. */
     void (*end)(void *opaque, struct qm_gtid gtid, const char *file, uint64_t position);
+    /* A file of the log begins, or is gone on with, which was made then (seconds). */
+    void (*file)(void *opaque, const char *file, uint32_t made);
     /* The server has nothing more: all up to this position was sent. */
     void (*idle)(void *opaque);
 };

@@ -39,6 +39,14 @@ struct qm_place {
     uint64_t position;
 };
 
+/* The file that was read last, since the last gap, and when the server made it
+ * (seconds). */
+struct qm_log_file {
+    uint32_t server;
+    uint64_t number;
+    uint32_t made;
+};
+
 /* Transactions that were applied and may not be committed yet: settled when the engines
  * are there. */
 struct qm_pending {
@@ -61,10 +69,11 @@ struct qm_follow {
     uint64_t heard;             /* ns; when a server last said something */
     struct qm_life life;        /* of that one */
     struct qm_place seen;       /* how far the log of that one was, at least */
-    const char *anew;           /* why a server has to be followed anew; or NULL */
-    uint32_t anew_of;           /* ... which */
-    uint64_t behind;            /* ns; since when a server lacks what was applied; 0 */
-    uint64_t generation;        /* of the connection; 0 while there is none */
+    struct qm_log_file file;
+    const char *anew;    /* why a server has to be followed anew; or NULL */
+    uint32_t anew_of;    /* ... which */
+    uint64_t behind;     /* ns; since when a server lacks what was applied; 0 */
+    uint64_t generation; /* of the connection; 0 while there is none */
     uint64_t generations;
     unsigned pending_first, pending_count;
     struct qm_pending pending[QM_PENDING];

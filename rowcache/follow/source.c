@@ -149,6 +149,7 @@ static void start_anew(struct qm_follow *follow, const struct qm_gtid_list *posi
     follow->info.gaps++;
     follow->info.applied = *position;
     follow->known = true;
+    follow->file = (struct qm_log_file){0};
     follow->calls.gap(follow->calls.opaque, follow->number, why);
     follow->calls.applied(follow->calls.opaque, follow->number, &follow->info.applied);
     pthread_cond_broadcast(&follow->changed);

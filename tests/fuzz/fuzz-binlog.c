@@ -42,6 +42,11 @@ static void end(void *opaque, struct qm_gtid gtid, const char *file, uint64_t po
     promise(strlen(file) < 512);
 }
 
+static void file(void *opaque, const char *name, uint32_t made)
+{
+    promise(strlen(name) < 512);
+}
+
 static void idle(void *opaque)
 {
 }
@@ -57,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                     .defined = all_changed,
                                     .begin = begin,
                                     .end = end,
+                                    .file = file,
                                     .idle = idle};
     struct qm_binlog *binlog = qm_binlog_new(&calls);
     struct food f = {data, size};

@@ -63,6 +63,13 @@ static void end(void *opaque, struct qm_gtid gtid, const char *file, uint64_t po
     say("%" PRIu64 "] ", gtid.sequence);
 }
 
+static uint32_t made;
+
+static void file(void *opaque, const char *name, uint32_t seconds)
+{
+    made = seconds;
+}
+
 static void idle(void *opaque)
 {
 }
@@ -76,6 +83,7 @@ static struct qm_binlog *parser(void)
         .defined = defined,
         .begin = begin,
         .end = end,
+        .file = file,
         .idle = idle,
     };
     struct qm_binlog *binlog = qm_binlog_new(&calls);
@@ -113,6 +121,7 @@ TEST(test_captured)
                               "[4 all(s.child) s.t:3 4] "
                               "[5 s.t:9 5] "
                               "[6 all(s.t) defined(s.t) 6] ");
+    assert_memory_equal(&made, captured, sizeof made); /* little-endian */
 }
 
 TEST(test_unknown_table)
