@@ -11,14 +11,47 @@
 #include <string.h>
 #include <time.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "rowcache/fill/internal.h"
 
-enum { AHEAD_WAITING = 16, READS_OF_WORK = 32 };
+enum { AHEAD_WAITING = 16, READS_OF_WORK = 32, FEW = 4 };
 
 /* Before a server that was behind is asked again. */
 #define BEHIND_NS UINT64_C(5000000)
 
 /* --- the pool --- */
+
+/* 0 is no table. */
+static uint64_t hash_table(const char *name, size_t length)
+{
+    return XXH3_64bits(name, length) | 1;
+}
+
+/* A table that is locked, or that ALTER TABLE waits for, holds up each read of it for
+ * the timeout.  So that others go on, some connections are never for the same table.
+ * The lock is held. */
+static bool has_room(const struct qm_fill *fill, uint64_t table)
+{
+    unsigned all = fill->settings.connections, running = 0;
+
+    for (unsigned i = 0; i < all; i++)
+        running += fill->worker[i].table == table;
+    return running < all - (all >= FEW ? (all + 7) / 8 : 0);
+}
+
+/* The next read, or NULL.  More than half of the connections can be of one table only,
+ * so behind one that has no room, one of any other table has.  The lock is held. */
+static struct qm_fill_job *next_job(const struct qm_fill *fill)
+{
+    struct qm_fill_job *first = fill->first, *job = first;
+
+    if (first && !has_room(fill, first->table))
+        while (job && job->table == first->table)
+            job = job->next;
+    return job;
+}
 
 static bool is_late(const struct qm_fill *fill, const struct qm_fill_job *job)
 {
@@ -157,13 +190,22 @@ static bool is_fit(const struct worker *w)
     return w->mysql || w->fill->stats.connected == 0 || !qm_fill_pauses(w->fill);
 }
 
+static uint64_t hash_ahead(const struct qm_fill_ahead *ahead)
+{
+    char name[2 * QM_NAME_LENGTH + 2];
+    int length = snprintf(name, sizeof name, "%s.%s", ahead->schema, ahead->table);
+
+    return hash_table(name, (size_t)length);
+}
+
 /* A read goes first, and finds a connection: read-ahead has half of them at most. */
 static bool may_read_ahead(const struct worker *w)
 {
     const struct qm_fill *fill = w->fill;
 
     return fill->ahead_first && is_fit(w) &&
-           fill->ahead_running < (fill->settings.connections + 1) / 2;
+           fill->ahead_running < (fill->settings.connections + 1) / 2 &&
+           has_room(fill, hash_ahead(fill->ahead_first));
 }
 
 /* The lock is held. */
@@ -179,6 +221,7 @@ static void read_ahead(struct worker *w)
         fill->ahead_last = &fill->ahead_first;
     fill->ahead_waiting--;
     fill->ahead_running++;
+    w->table = hash_ahead(ahead);
     ahead->failed = true;
     ending = fill->ending;
     pthread_mutex_unlock(&fill->lock);
@@ -187,6 +230,7 @@ static void read_ahead(struct worker *w)
     ahead->done(ahead);
     pthread_mutex_lock(&fill->lock);
     fill->ahead_running--;
+    w->table = 0;
     wake_one(fill);
 }
 
@@ -222,6 +266,18 @@ static void note_work(struct qm_fill *fill, double us)
         fill->load.work_us = mean > 0 ? mean + (us - mean) / READS_OF_WORK : us;
 }
 
+/* It has carried out a read.  One of the same table may have waited for that, and this
+ * thread may not be fit for it.  The lock is held. */
+static void leave(struct worker *w)
+{
+    bool had_room = has_room(w->fill, w->table);
+
+    w->table = 0;
+    w->fill->load.busy--;
+    if (!had_room)
+        wake_one(w->fill);
+}
+
 static void *work(void *opaque)
 {
     struct worker *w = opaque;
@@ -236,14 +292,16 @@ static void *work(void *opaque)
         for (;;) {
             uint64_t due = queue_behind(fill);
 
-            if ((fill->first && is_fit(w)) || may_read_ahead(w) || fill->ending)
+            job = is_fit(w) || fill->ending ? next_job(fill) : NULL;
+            if (job || may_read_ahead(w) || fill->ending)
                 break;
             if ((fill->first || fill->ahead_first) && !is_fit(w) &&
                 (due == 0 || due > qm_fill_pause_end(fill)))
                 due = qm_fill_pause_end(fill);
             wait_for_work(fill, due);
         }
-        job = fill->first;
+        if (fill->ending)
+            job = fill->first;
         if (!job && fill->ahead_first) {
             read_ahead(w);
             continue;
@@ -256,18 +314,19 @@ static void *work(void *opaque)
             qm_text_add(&job->text, "TRYAGAIN the server is shutting down", 36);
         }
         fill->load.busy++;
+        w->table = job->table;
         pthread_mutex_unlock(&fill->lock);
         worked = qm_fill_work();
         if (job->text.length == 0 && !carry_out(w, job)) {
             pthread_mutex_lock(&fill->lock);
-            fill->load.busy--;
+            leave(w);
             link_first(fill, job);
             wake_one(fill);
             continue;
         }
         if (job->outcome == QM_FILL_BEHIND) {
             pthread_mutex_lock(&fill->lock);
-            fill->load.busy--;
+            leave(w);
             link_behind(fill, job);
             continue;
         }
@@ -275,7 +334,7 @@ static void *work(void *opaque)
         fill->done(fill->opaque, job);
         pthread_mutex_lock(&fill->lock);
         note_work(fill, worked);
-        fill->load.busy--;
+        leave(w);
     }
     pthread_mutex_unlock(&fill->lock);
     qm_fill_hang_up(w);
@@ -292,6 +351,7 @@ static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
     job->text.length = 0;
     job->kept = false;
     job->again = 0;
+    job->table = hash_table(job->name.key, job->name.table_length);
     pthread_mutex_lock(&fill->lock);
     room = fill->load.waiting < most && !fill->ending;
     if (room) {

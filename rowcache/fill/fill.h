@@ -29,7 +29,8 @@ enum qm_fill_outcome {
 
 struct qm_fill_job {
     struct qm_fill_job *next, *prev;
-    bool waits; /* for a thread */
+    bool waits;     /* for a thread */
+    uint64_t table; /* a hash of its name */
     struct qm_row_name name;
     uint64_t queued;       /* qm_rows_now() */
     _Atomic uint64_t sent; /* the tick when its SELECT was sent; 0: not yet */

@@ -13,6 +13,7 @@ struct worker {
     struct qm_fill *fill;
     pthread_t thread;
     bool started;
+    uint64_t table; /* the hash of the one that it reads; 0: none */
     MYSQL *mysql;
     uint32_t server;             /* @@server_id; of what mysql is connected to */
     struct qm_gtid_list reached; /* what it has committed at least */

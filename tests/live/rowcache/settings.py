@@ -75,19 +75,34 @@ def whole():
         assert row(client, key) is None, key
 
 
+def waiting():
+    """The daemon's connections that wait for a table."""
+    return sql("SELECT IFNULL(GROUP_CONCAT(id SEPARATOR ' '), '') FROM information_schema.processlist WHERE user = 'rc' AND state LIKE"
+               " 'Waiting for table%'").split()
+
+
+def locked():
+    """While reads of a locked table wait, a connection is left for those of others."""
+    lock = session("LOCK TABLES shop.item WRITE;")
+    clients = [resp.Client(PATH) for _ in range(20)]
+    for i, client in enumerate(clients):
+        client.send("GET", f"item:{100 + i}")
+    resp.wait_for(lambda: len(waiting()) == 7)  # of 8
+    assert resp.Client(PATH)("GET", "a:99") is None
+    assert len(waiting()) == 7
+    lock.stdin.close()
+    lock.wait()
+    for client in clients:
+        assert client.answer() is None
+
+
 def interrupted():
     """A read that is killed can be repeated."""
     client = resp.Client(PATH)
     lock = session("LOCK TABLES shop.item WRITE;")
     client.send("GET", "item:3")
-    waiting = []
-
-    def waits():
-        waiting[:] = sql("SELECT id FROM information_schema.processlist WHERE user = 'rc' AND state LIKE"
-                         " 'Waiting for table%'").split()
-        return waiting
-    resp.wait_for(waits)
-    sql(f"KILL QUERY {waiting[0]}")
+    resp.wait_for(waiting)
+    sql(f"KILL QUERY {waiting()[0]}")
     try:
         answer = client.answer()
     except resp.Error as error:
@@ -98,6 +113,6 @@ def interrupted():
     assert client("GET", "item:3") is None
 
 
-for test in (uncommitted, names, whole, interrupted):
+for test in (uncommitted, names, whole, locked, interrupted):
     test()
     print(test.__name__, file=sys.stderr)
