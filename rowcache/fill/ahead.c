@@ -191,7 +191,7 @@ static void add_select(struct qm_text *text, const struct qm_fill_ahead *ahead,
 {
     char number[24];
 
-    add(text, "SELECT * FROM ");
+    add(text, "SELECT SQL_NO_CACHE * FROM ");
     add_table(text, ahead);
     add(text, " WHERE ");
     qm_plan_add_name(text, plan->column[0].name);

@@ -198,7 +198,8 @@ static void add_statement(struct qm_text *text, const struct qm_plan *plan,
 {
     struct qm_text select = {0};
 
-    add(&select, "SELECT * FROM ");
+    /* The query cache may have the old row until a moment after the commit. */
+    add(&select, "SELECT SQL_NO_CACHE * FROM ");
     qm_plan_add_name(&select, plan->schema);
     add(&select, ".");
     qm_plan_add_name(&select, plan->table);

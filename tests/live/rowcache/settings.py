@@ -66,6 +66,13 @@ def names():
         assert row(client, f"label:{k}")["v"] == 2
 
 
+def not_cached():
+    """MariaDB's query cache has no part in it."""
+    assert row(resp.Client(PATH), "text:Grüße")
+    for name in ("Qcache_inserts", "Qcache_hits"):
+        assert sql(f"SHOW GLOBAL STATUS LIKE '{name}'") == f"{name}\t0"
+
+
 def whole():
     """What is asked of tables is not cut off: each table that a foreign key changes is known."""
     client = resp.Client(PATH)
@@ -113,6 +120,6 @@ def interrupted():
     assert client("GET", "item:3") is None
 
 
-for test in (uncommitted, names, whole, locked, interrupted):
+for test in (uncommitted, names, not_cached, whole, locked, interrupted):
     test()
     print(test.__name__, file=sys.stderr)
