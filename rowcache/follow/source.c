@@ -85,7 +85,9 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
         " CONNECTION_ID(), @@server_id,"
         " (SELECT COUNT(*) FROM information_schema.GLOBAL_VARIABLES WHERE"
         " VARIABLE_NAME = 'WSREP_ON' AND VARIABLE_VALUE = 'ON' OR"
-        " VARIABLE_NAME = 'WSREP_PROVIDER' AND VARIABLE_VALUE NOT IN ('none', ''))"
+        " VARIABLE_NAME = 'WSREP_PROVIDER' AND VARIABLE_VALUE NOT IN ('none', '')),"
+        " (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE"
+        " VARIABLE_NAME = 'SLAVES_RUNNING')"
         " FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
     MYSQL_RES *result = qm_connection_ask(&follow->catalogue, statement, why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
@@ -96,7 +98,8 @@ static bool check_server(struct qm_follow *follow, struct server *server, char *
     else if (row && strcmp(row[0], "1") != 0)
         snprintf(why, QM_WHY,
                  "the server writes no binary log: put log_bin under [mysqld]");
-    else if (row && strcmp(row[4], "1") != 0 && row[5] && *row[5])
+    else if (row && strcmp(row[4], "1") != 0 &&
+             ((row[5] && *row[5]) || (row[10] && strcmp(row[10], "0") != 0)))
         snprintf(why, QM_WHY,
                  "the server is a replica that does not log what it applies: put"
                  " log_slave_updates under [mysqld], or, if it is none any more, empty"
