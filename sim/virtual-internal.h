@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual-internal.h - the parts of a simulation in virtual time, for the files that it
  * consists of: virtual.c (clock, clients, results), virtual-read.c (the way of a
- * request), virtual-ahead.c (the prefetch workers), virtual-tier.c (the second tier).
+ * request), virtual-wait.c (waiting for others'), virtual-ahead.c (the prefetch
+ * workers), virtual-tier.c (the second tier).
  */
 #ifndef QM_SIM_VIRTUAL_INTERNAL_H
 #define QM_SIM_VIRTUAL_INTERNAL_H
 
+#include <stdbool.h>
 #include <urcu/list.h>
+
+/* For struct vt_reader. */
+#define HASH_NONFATAL_OOM        1
+#define uthash_nonfatal_oom(elt) ((elt)->lost = true)
+#include <uthash.h>
 
 #include "engine/ahead.h"
 #include "sim/deal.h"
@@ -62,11 +69,16 @@ struct vt_reader {
     void (*ended)(struct vt_reader *reader); /* not if it ends at once */
     void *owner;
     struct vt_reader *another; /* of the open loop's; NULL: none */
-    struct cds_list_head list; /* of those that wait for others' reads */
-    uint32_t slot;             /* of its context; 0: none */
-    uint64_t generation;       /* of that slot */
-    uint64_t block, last;      /* what is still to be looked up */
-    int64_t since;             /* what its latency counts from */
+    struct cds_list_head list; /* of the free ones; and see virtual-wait.c: */
+    struct qm_fill *awaited;
+    uint64_t awaited_from;          /* a number that rises with each that waits */
+    struct cds_list_head followers; /* of a leader */
+    bool lost;                      /* no memory for the hash table */
+    UT_hash_handle hh;
+    uint32_t slot;        /* of its context; 0: none */
+    uint64_t generation;  /* of that slot */
+    uint64_t block, last; /* what is still to be looked up */
+    int64_t since;        /* what its latency counts from */
     bool counted;
     enum { VT_LOOK_UP, VT_TIER, VT_READ, VT_WAIT } phase;
     uint32_t klass;          /* of its context, for the counts of classes */
@@ -112,7 +124,9 @@ struct qm_virtual {
     uint64_t computed, computed_before;            /* ns; as busy_before */
 
     unsigned batch, run_most;     /* blocks of a batch, of a demand's read */
-    struct cds_list_head waiting; /* readers */
+    struct cds_list_head waiting; /* readers: the leaders */
+    struct vt_reader *leaders;    /* by what they wait for */
+    uint64_t waits;               /* so far */
 
     struct qm_ahead ahead;
     unsigned queued; /* in ahead */
@@ -185,6 +199,11 @@ bool vt_read(struct vt_reader *reader);
 void vt_reader_fail(struct vt_reader *reader);
 void vt_reader_forget(struct vt_reader *reader);
 
+/* After an event: goes on with a request. */
+void vt_resume(struct vt_reader *reader);
+/* Until that read is settled: the reader goes on after the vt_wake() that finds it so.
+ */
+void vt_wait(struct vt_reader *reader, struct qm_fill *fill);
 /* Readers whose waiting is over go on, at this time but later. */
 void vt_wake(struct qm_virtual *v);
 

@@ -210,7 +210,7 @@ static bool wait_next(struct vt_reader *r)
             continue;
         }
         if (!qm_cache_settled(v->sim->cache, p->wait)) {
-            cds_list_add_tail(&r->list, &v->waiting);
+            vt_wait(r, p->wait);
             return true;
         }
         error = qm_cache_wait(v->sim->cache, p->wait, NULL, 0, block_size);
@@ -268,7 +268,7 @@ static bool go_on(struct vt_reader *r)
 
 /* After an event: what was queued meanwhile is taken up, once this reader's own reads
  * are at the device. */
-static void resume(struct vt_reader *r)
+void vt_resume(struct vt_reader *r)
 {
     bool ended = go_on(r);
 
@@ -305,7 +305,7 @@ static void done(struct vt_actor *actor)
     r->reading = 0;
     vt_wake(v);
     v->kick = true; /* a demand less is in flight */
-    resume(r);
+    vt_resume(r);
 }
 
 /* What lay in the second tier has come. */
@@ -324,7 +324,7 @@ static void looked(struct vt_looking *looking)
         p->read = true;
     }
     vt_wake(r->actor.v);
-    resume(r);
+    vt_resume(r);
 }
 
 bool vt_read(struct vt_reader *r)
@@ -338,25 +338,6 @@ bool vt_read(struct vt_reader *r)
     ended = go_on(r);
     vt_ahead_kick(r->actor.v);
     return ended;
-}
-
-static void woken(void *opaque, void *what)
-{
-    (void)opaque;
-    resume(what);
-}
-
-void vt_wake(struct qm_virtual *v)
-{
-    struct vt_reader *r, *next;
-
-    cds_list_for_each_entry_safe(r, next, &v->waiting, list)
-    {
-        if (!qm_cache_settled(v->sim->cache, r->pieces[r->at].wait))
-            continue;
-        cds_list_del(&r->list);
-        vt_at(v, v->now, woken, r);
-    }
 }
 
 void vt_reader_fail(struct vt_reader *r)

@@ -626,6 +626,7 @@ void qm_virtual_free(struct qm_virtual *v)
     if (!v)
         return;
     give_up(v);
+    HASH_CLEAR(hh, v->leaders);
     for (unsigned i = 0; v->clients && i < v->config.clients; i++)
         free_client(&v->clients[i]);
     while ((r = v->all_readers)) {
