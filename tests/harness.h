@@ -4,8 +4,12 @@
  *   TEST(test_name) { ... }
  *   TEST_WITH(test_name, set_up, tear_down) { ... }
  *
- * Either defines test_name(void **state), which its program runs, in the order in which
- * they are written: the second between set_up and tear_down, which may be NULL.
+ *   FIXTURE(empty, cache_new(), cache_free(it))
+ *   TEST_ON(test_name, empty, struct cache *c) { ... }
+ *
+ * Each defines test_name(void **state), which its program runs, in the order in which
+ * they are written: the second between set_up and tear_down, which may be NULL; the
+ * last with what its fixture has made for it alone, and unmakes as `it`.
  * harness-main.c has the program's main(), unless the program has one, which then calls
  * run_listed().
  *
@@ -54,5 +58,26 @@ static inline unsigned qm_rounds(unsigned n)
         list_test(&listed);                                                            \
     }                                                                                  \
     static void name(void **state)
+
+#define FIXTURE(name, make, unmake)                                                    \
+    static int set_up_##name(void **state)                                             \
+    {                                                                                  \
+        *state = make;                                                                 \
+        return 0;                                                                      \
+    }                                                                                  \
+    static int tear_down_##name(void **state)                                          \
+    {                                                                                  \
+        __typeof__(make) it = *state;                                                  \
+                                                                                       \
+        unmake;                                                                        \
+        return 0;                                                                      \
+    }
+#define TEST_ON(name, fixture, subject)                                                \
+    static void on_##name(subject);                                                    \
+    TEST_WITH(name, set_up_##fixture, tear_down_##fixture)                             \
+    {                                                                                  \
+        on_##name(*state);                                                             \
+    }                                                                                  \
+    static void on_##name(subject)
 
 #endif

@@ -123,10 +123,10 @@ TEST(test_evicted_blocks)
     tear_down(f);
 }
 
-TEST(test_last_data)
-{
-    struct fixture *f = set_up(4, 0);
+FIXTURE(four, set_up(4, 0), tear_down(it))
 
+TEST_ON(test_last_data, four, struct fixture *f)
+{
     demand(f, 0, 1);
     demand(f, 1, 1);
     change(f, 0, 2, false);
@@ -140,12 +140,10 @@ TEST(test_last_data)
     assert_int_equal(f->times[0], 1);
     assert_int_equal(f->has[0], 2);
     assert_int_equal(f->times[1], 0);
-    tear_down(f);
 }
 
-TEST(test_blocks_without_data)
+TEST_ON(test_blocks_without_data, four, struct fixture *f)
 {
-    struct fixture *f = set_up(4, 0);
     struct qm_fill *early = begin(f, 0), *failed = begin(f, 1);
 
     qm_cache_fail(f->cache, failed);
@@ -156,13 +154,11 @@ TEST(test_blocks_without_data)
     assert_int_equal(f->times[0], 0);
     assert_int_equal(f->times[1], 0);
     assert_int_equal(f->all, 56);
-    tear_down(f);
 }
 
 /* A reader that waits has a reference, with which its block leaves. */
-TEST(test_evicted_with_a_reference)
+TEST_ON(test_evicted_with_a_reference, four, struct fixture *f)
 {
-    struct fixture *f = set_up(4, 0);
     struct qm_fill *owner = begin(f, 0);
     unsigned char data[BLOCK];
     struct qm_lookup found;
@@ -178,7 +174,6 @@ TEST(test_evicted_with_a_reference)
     qm_cache_flush(f->cache);
     assert_int_equal(f->times[0], 1);
     assert_int_equal(f->has[0], 5);
-    tear_down(f);
 }
 
 TEST(test_prefetched_blocks)

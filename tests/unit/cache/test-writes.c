@@ -206,11 +206,12 @@ TEST(test_fill_and_write)
             }
 }
 
+FIXTURE(usual, set_up(8, 2), tear_down(it))
+
 /* Waiters of a fill that a write overtook: they are sent to read again; who comes after
  * the end does not even meet the old fill. */
-TEST(test_waiters_of_a_stale_fill)
+TEST_ON(test_waiters_of_a_stale_fill, usual, struct fixture *f)
 {
-    struct fixture *f = set_up(8, 2);
     struct reading old = begin_read(f, 3), fresh;
     struct qm_fill *before = wait_for(f, 3), *during, *after;
     struct write *w = begin_write(f, 3 * BLOCK, BLOCK);
@@ -228,13 +229,11 @@ TEST(test_waiters_of_a_stale_fill)
     assert_int_equal(qm_cache_wait(f->cache, after, buf, 0, BLOCK), 0);
     assert_memory_equal(buf, below(3), BLOCK);
     expect_cached(f, 3, below(3));
-    tear_down(f);
 }
 
 /* Filled while the write was in flight: refused at once. */
-TEST(test_waiter_of_a_refused_fill)
+TEST_ON(test_waiter_of_a_refused_fill, usual, struct fixture *f)
 {
-    struct fixture *f = set_up(8, 2);
     struct reading r = begin_read(f, 3);
     struct qm_fill *waiter = wait_for(f, 3);
     struct write *w = begin_write(f, 3 * BLOCK + 1, 1);
@@ -245,13 +244,11 @@ TEST(test_waiter_of_a_refused_fill)
     write_below(w);
     end_write(f, w, QM_WRITE_DATA);
     expect_current(f, 3);
-    tear_down(f);
 }
 
 /* Filled, then written, then the waiter looks: any of the two versions, whole. */
-TEST(test_waiter_of_a_block_written_since)
+TEST_ON(test_waiter_of_a_block_written_since, usual, struct fixture *f)
 {
-    struct fixture *f = set_up(8, 2);
     struct reading r = begin_read(f, 3);
     struct qm_fill *updated = wait_for(f, 3), *dropped;
     unsigned char buf[BLOCK];
@@ -271,7 +268,6 @@ TEST(test_waiter_of_a_block_written_since)
     assert_false(qm_cache_contains(f->cache, 4));
     assert_int_equal(qm_cache_wait(f->cache, dropped, buf, 0, BLOCK), 0);
     assert_memory_equal(buf, r.data, BLOCK);
-    tear_down(f);
 }
 
 /* Parts of blocks, over several, of both parts of the cache. */
@@ -372,9 +368,8 @@ TEST(test_conflict)
 }
 
 /* Writes of the same block that share no byte do not conflict: each puts in its own. */
-TEST(test_same_block_without_conflict)
+TEST_ON(test_same_block_without_conflict, usual, struct fixture *f)
 {
-    struct fixture *f = set_up(8, 2);
     struct write *a, *b, *empty;
 
     load(f, 3);
@@ -388,7 +383,6 @@ TEST(test_same_block_without_conflict)
     end_write(f, empty, QM_WRITE_DATA);
     end_write(f, a, QM_WRITE_DATA);
     expect_cached(f, 3, below(3));
-    tear_down(f);
 }
 
 /* Evicted and filled again while a write is in flight. */

@@ -27,15 +27,15 @@ static void propose(struct qm_confidence *j, struct qm_features features, bool a
         qm_confidence_missed(j, features.block);
 }
 
-TEST(test_untrained)
+FIXTURE(confidence, qm_confidence_new(1 << 16), qm_confidence_free(it))
+
+TEST_ON(test_untrained, confidence, struct qm_confidence *j)
 {
-    struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(1);
 
     assert_true(probability_of(j, &features) == 0.5f);
     assert_true(probability_of(j, &features) >=
                 qm_confidence_threshold(j)); /* it may try */
-    qm_confidence_free(j);
 }
 
 /* What others prefetch in vain does not make it ask for more, and what is used makes it
@@ -129,9 +129,8 @@ TEST(test_calibrated)
 }
 
 /* What is not accepted is learned of as well. */
-TEST(test_watched)
+TEST_ON(test_watched, confidence, struct qm_confidence *j)
 {
-    struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(5);
     uint64_t block;
     float before;
@@ -156,7 +155,6 @@ TEST(test_watched)
     }
     features = features_of(5);
     assert_true(probability_of(j, &features) < 0.2f);
-    qm_confidence_free(j);
 }
 
 /* A block that is only watched does not hide the end of one that is prefetched. */
@@ -185,9 +183,8 @@ TEST(test_accepted_stay)
     qm_confidence_free(j);
 }
 
-TEST(test_threshold)
+TEST_ON(test_threshold, confidence, struct qm_confidence *j)
 {
-    struct qm_confidence *j = qm_confidence_new(1 << 16);
     float start = qm_confidence_threshold(j), threshold;
 
     for (int i = 0; i < 1000; i++) {
@@ -208,7 +205,6 @@ TEST(test_threshold)
     }
     assert_true(qm_confidence_threshold(j) < start &&
                 qm_confidence_threshold(j) > 0.1f);
-    qm_confidence_free(j);
 }
 
 TEST(test_bytes)
@@ -224,10 +220,9 @@ TEST(test_bytes)
 
 /* What was proposed while there was more memory is forgotten when some is taken away,
  * wherever pages begin: it does not come back with the memory. */
-TEST(test_resized)
+TEST_ON(test_resized, confidence, struct qm_confidence *j)
 {
     enum { BLOCKS = 5000 };
-    struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(1);
     uint64_t weights = qm_confidence_weights(&features);
     float before;
@@ -246,13 +241,11 @@ TEST(test_resized)
         for (uint64_t b = 1; b <= BLOCKS; b++)
             qm_confidence_propose(j, b, weights, false);
     }
-    qm_confidence_free(j);
 }
 
 /* Of no bytes it knows nothing and learns nothing; later it learns anew. */
-TEST(test_sleeps)
+TEST_ON(test_sleeps, confidence, struct qm_confidence *j)
 {
-    struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(1);
     uint64_t weights = qm_confidence_weights(&features);
     float untrained = qm_confidence_probability(j, weights), trained;
@@ -281,5 +274,4 @@ TEST(test_sleeps)
     qm_confidence_propose(j, 8, weights, true);
     qm_confidence_ended(j, 8, true);
     assert_true(qm_confidence_probability(j, weights) > untrained);
-    qm_confidence_free(j);
 }

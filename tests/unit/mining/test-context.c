@@ -135,10 +135,11 @@ TEST(test_levels)
     check_level(QM_LEVEL_QUERY, (uint64_t[]){1, 2, 3, 4, 5});
 }
 
+FIXTURE(quick, quickmine(), it->ops->destroy(it))
+
 /* Of several enclosing ones of that kind it is the innermost. */
-TEST(test_same_kind_nested)
+TEST_ON(test_same_kind_nested, quick, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = quickmine();
     enum qm_level level = QM_LEVEL_TRANSACTION;
     struct qm_context *outer = open_in(p, level, NULL, QM_TRANSACTION, 1);
     struct qm_context *query = open_in(p, level, outer, QM_QUERY, 2);
@@ -149,12 +150,10 @@ TEST(test_same_kind_nested)
     assert_ptr_equal(qm_context_target(level, inner), inner);
     assert_ptr_equal(qm_context_target(level, leaf), inner);
     qm_context_end(p, outer, NULL, NULL);
-    p->ops->destroy(p);
 }
 
-TEST(test_end_order)
+TEST_ON(test_end_order, quick, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = quickmine();
     struct ended ended = {.p = p};
     enum qm_level level = QM_LEVEL_INNERMOST;
     struct qm_context *root = open_in(p, level, NULL, QM_CONNECTION, 1);
@@ -182,7 +181,6 @@ TEST(test_end_order)
     const uint64_t order[] = {4, 5, 2, 1};
     assert_int_equal(ended.n, 4);
     assert_memory_equal(ended.ids, order, sizeof order);
-    p->ops->destroy(p);
 }
 
 static void read_in(struct qm_prefetcher *p, enum qm_level level,
@@ -222,22 +220,19 @@ TEST(test_work)
 }
 
 /* Without ended(), what there was to learn is discarded. */
-TEST(test_discard)
+TEST_ON(test_discard, quick, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = quickmine();
     struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
     for (uint64_t b = 0; b < 100; b++) {
         read_in(p, QM_LEVEL_INNERMOST, t, b);
     }
     qm_context_end(p, t, NULL, NULL);
     assert_int_equal(stats_of(p).rules, 0);
-    p->ops->destroy(p);
 }
 
 /* A client decides how deep it nests: neither time nor stack may depend on it badly. */
-TEST(test_deep)
+TEST_ON(test_deep, quick, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = quickmine();
     enum qm_level level = QM_LEVEL_CONNECTION;
     struct qm_context *root = open_in(p, level, NULL, QM_CONNECTION, 0), *c = root;
     for (uint64_t i = 1; i <= 300000; i++) {
@@ -245,7 +240,6 @@ TEST(test_deep)
     }
     assert_ptr_equal(qm_context_target(level, c), root);
     qm_context_end(p, root, NULL, NULL);
-    p->ops->destroy(p);
 }
 
 TEST(test_prefetcher_none)

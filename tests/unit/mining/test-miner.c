@@ -32,10 +32,11 @@ static void expect_rule(const struct rule_list *list, uint64_t a, uint64_t b,
     }
 }
 
-TEST(test_figure_3)
+FIXTURE(unlimited_5, make_quickmine((struct qm_mining_config[]){unlimited(5, 0)}),
+        it->ops->destroy(it))
+
+TEST_ON(test_figure_3, unlimited_5, struct qm_prefetcher *p)
 {
-    struct qm_mining_config config = unlimited(5, 0);
-    struct qm_prefetcher *p = make_quickmine(&config);
     const uint64_t t1[] = {6, 7, 8}, t2[] = {2, 3, 4, 5, 6, 7};
 
     assert_int_equal(read_blocks(p, t2, 6), 0);
@@ -61,13 +62,10 @@ TEST(test_figure_3)
     expect_rule(&list, 2, 6, 4, 0);
     expect_rule(&list, 2, 6, 8, 0);
     free(list.v);
-    p->ops->destroy(p);
 }
 
-TEST(test_figure_3_oblivious)
+TEST_ON(test_figure_3_oblivious, unlimited_5, struct qm_prefetcher *p)
 {
-    struct qm_mining_config config = unlimited(5, 0);
-    struct qm_prefetcher *p = make_quickmine(&config);
     const uint64_t both[] = {2, 6, 3, 7, 4, 8, 5, 6, 7};
     assert_int_equal(read_blocks(p, both, 9), 0);
     struct rule_list list = all_rules(p);
@@ -77,13 +75,10 @@ TEST(test_figure_3_oblivious)
     expect_rule(&list, 5, 6, 7, 1);
     expect_rule(&list, 2, 3, 5, 0);
     free(list.v);
-    p->ops->destroy(p);
 }
 
-TEST(test_repeats)
+TEST_ON(test_repeats, unlimited_5, struct qm_prefetcher *p)
 {
-    struct qm_mining_config config = unlimited(5, 0);
-    struct qm_prefetcher *p = make_quickmine(&config);
     /* 1 2 1 2 3: the prefix 1 & 1 is none, and neither 1 nor 2 follows 1 & 2. */
     const uint64_t blocks[] = {1, 1, 2, 1, 1, 1, 2, 3, 3};
     assert_int_equal(read_blocks(p, blocks, 9), 0);
@@ -93,13 +88,10 @@ TEST(test_repeats)
     expect_rule(&list, 1, 2, 3, 3);
     expect_rule(&list, 2, 1, 3, 1);
     free(list.v);
-    p->ops->destroy(p);
 }
 
-TEST(test_too_short)
+TEST_ON(test_too_short, unlimited_5, struct qm_prefetcher *p)
 {
-    struct qm_mining_config config = unlimited(5, 0);
-    struct qm_prefetcher *p = make_quickmine(&config);
     struct qm_work *work;
     struct qm_stream *stream = p->ops->begin(p, 0);
     p->ops->end(p, stream, &work);
@@ -111,7 +103,6 @@ TEST(test_too_short)
     }
     p->ops->end(p, stream, &work);
     assert_null(work);
-    p->ops->destroy(p);
 }
 
 /* Few different blocks, so that there are many repeats of all kinds; big numbers too.

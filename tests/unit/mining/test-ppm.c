@@ -54,9 +54,10 @@ static struct asked read_all(struct qm_prefetcher *p, const uint64_t *blocks,
 
 static const uint64_t path[] = {10, 25, 13, 99, 47, 58};
 
-TEST(test_chain)
+FIXTURE(ppm, make_ppm(NULL, NULL), (void)it->ops->destroy(it))
+
+TEST_ON(test_chain, ppm, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct asked asked;
 
     asked = read_all(p, path, 6);
@@ -69,7 +70,6 @@ TEST(test_chain)
     asked = read_all(p, path, 5);
     assert_int_equal(asked.n, 1);
     assert_int_equal(asked.blocks[0], 58);
-    p->ops->destroy(p);
 }
 
 /* What one has learned outlives whatever others read, while he is there. */
@@ -98,10 +98,8 @@ TEST(test_owners)
 }
 
 /* Where blocks come late it looks further ahead. */
-TEST(test_pace)
+TEST_ON(test_pace, ppm, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
-
     read_all(p, path, 6);
     for (int i = 0; i < 1000; i++) {
         p->ops->ended(p, 5000, 0, 0, QM_FATE_LATE);
@@ -116,7 +114,6 @@ TEST(test_pace)
         p->ops->ended(p, 5000, 0, 0, QM_FATE_USED);
     }
     assert_int_equal(read_all(p, path, 1).n, 2);
-    p->ops->destroy(p);
 }
 
 static float price(void *opaque)
@@ -164,9 +161,8 @@ TEST(test_further)
 }
 
 /* No more than there is room for. */
-TEST(test_room)
+TEST_ON(test_room, ppm, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct qm_stream *s = begin(p);
     struct qm_work *work;
     uint64_t block;
@@ -176,13 +172,11 @@ TEST(test_room)
     assert_int_equal(candidate_blocks(p, s, 1, &block), 1);
     assert_int_equal(block, 25);
     end(p, s);
-    p->ops->destroy(p);
 }
 
 /* Between what is missed there may be hits, and repeats, as many as you like. */
-TEST(test_hits_are_passed_over)
+TEST_ON(test_hits_are_passed_over, ppm, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct qm_stream *s = begin(p);
     struct asked asked;
 
@@ -199,13 +193,11 @@ TEST(test_hits_are_passed_over)
     asked = read_all(p, path, 2);
     assert_true(asked_for(asked, 13));
     assert_false(asked_for(asked, 1000));
-    p->ops->destroy(p);
 }
 
 /* Two contexts at a time do not make rules together. */
-TEST(test_contexts)
+TEST_ON(test_contexts, ppm, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct qm_stream *s = begin(p), *t = begin(p);
     struct asked asked;
 
@@ -220,7 +212,6 @@ TEST(test_contexts)
     for (unsigned i = 0; i < asked.n; i++) {
         assert_true(asked.blocks[i] < 500);
     }
-    p->ops->destroy(p);
 }
 
 static bool is_odd(void *opaque, uint64_t block)
@@ -277,10 +268,9 @@ static struct asked read_three(struct qm_prefetcher *p, const uint64_t *blocks)
 }
 
 /* What two blocks say together is trusted more where one says two things. */
-TEST(test_two_blocks)
+TEST_ON(test_two_blocks, ppm, struct qm_prefetcher *p)
 {
     static const uint64_t left[] = {1, 5, 7}, right[] = {2, 5, 8};
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct asked l, r;
 
     for (int i = 0; i < 2000; i++) {
@@ -289,13 +279,11 @@ TEST(test_two_blocks)
     }
     assert_int_equal(l.blocks[0], 7);
     assert_int_equal(r.blocks[0], 8);
-    p->ops->destroy(p);
 }
 
 /* What is of no use is not asked for after a while; when it is missed, it is again. */
-TEST(test_experience)
+TEST_ON(test_experience, ppm, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct asked asked = {0};
     unsigned asked_last = 0;
 
@@ -312,7 +300,6 @@ TEST(test_experience)
         read_all(p, path, 6);
     }
     assert_true(asked_for(asked, 25));
-    p->ops->destroy(p);
 }
 
 /* What the device reads, in thousandths of what it would with LRU. */
@@ -380,10 +367,9 @@ TEST(test_reads)
 }
 
 /* A path that has changed is followed as it is now. */
-TEST(test_change)
+TEST_ON(test_change, ppm, struct qm_prefetcher *p)
 {
     static const uint64_t was[] = {1, 2, 3}, is[] = {1, 2, 4};
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct asked asked = {0};
 
     for (int i = 0; i < 50; i++) {
@@ -400,14 +386,12 @@ TEST(test_change)
             p->ops->ended(p, 4, 0, 0, QM_FATE_USED);
     }
     assert_true(asked_for(asked, 4));
-    p->ops->destroy(p);
 }
 
 /* Whatever is read, it asks for different blocks, not for the one just read, and stays
  * within its memory. */
-TEST(test_random)
+TEST_ON(test_random, ppm, struct qm_prefetcher *p)
 {
-    struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct walk w;
 
     walk_init(&w, 3, 20, 30);
@@ -431,7 +415,6 @@ TEST(test_random)
     }
     assert_true(stats_of(p).rules > 10000);
     assert_true(stats_of(p).rules_bytes <= MIB);
-    p->ops->destroy(p);
 }
 
 /* Memory for rules has bounds, and a default. */

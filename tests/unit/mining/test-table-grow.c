@@ -57,9 +57,10 @@ static struct qm_markov_stats table_stats(const struct qm_markov *p)
     return stats;
 }
 
-TEST(test_takes_what_it_needs)
+FIXTURE(four_mib, qm_markov_new(4 * MIB), qm_markov_free(it))
+
+TEST_ON(test_takes_what_it_needs, four_mib, struct qm_markov *p)
 {
-    struct qm_markov *p = qm_markov_new(4 * MIB);
     uint64_t before = table_stats(p).bytes, first = before;
 
     assert_in_range(qm_markov_lines(p), 4 * MIB / LINE - 33, 4 * MIB / LINE);
@@ -74,7 +75,6 @@ TEST(test_takes_what_it_needs)
     }
     assert_in_range(before, 4 * MIB - 33 * LINE, 4 * MIB); /* all, and no more */
     assert_in_range(table_stats(p).held, 4 * MIB / 8 * 95 / 100, 4 * MIB / 8);
-    qm_markov_free(p);
 }
 
 /* Pages of this process that are in memory. */
@@ -107,24 +107,23 @@ TEST(test_is_not_resident)
     qm_markov_free(p);
 }
 
+FIXTURE(one_mib, qm_markov_new(MIB), qm_markov_free(it))
+
 /* Where many follow one, room for others is of no use. */
-TEST(test_one_key)
+TEST_ON(test_one_key, one_mib, struct qm_markov *p)
 {
-    struct qm_markov *p = qm_markov_new(MIB);
     uint64_t bytes = table_stats(p).bytes;
 
     for (uint64_t b = 0; b < 100000; b++)
         qm_markov_learn(p, 1, qm_markov_key1(1), b);
     assert_int_equal(table_stats(p).held, WAYS);
     assert_int_equal(table_stats(p).bytes, bytes);
-    qm_markov_free(p);
 }
 
 /* What is known of a pair stays, wherever it goes. */
-TEST(test_nothing_changes)
+TEST_ON(test_nothing_changes, four_mib, struct qm_markov *p)
 {
     enum { KNOWN = 300, MORE = 60000 };
-    struct qm_markov *p = qm_markov_new(4 * MIB);
     unsigned wrong = 0;
 
     for (uint64_t i = 0; i < KNOWN; i++) {
@@ -153,14 +152,12 @@ TEST(test_nothing_changes)
         lost += count_of(p, i, NULL, &wrong) != 1;
     assert_in_range(lost, 0, MORE / 100); /* lines that were full */
     assert_in_range(wrong, 0, MORE / 500);
-    qm_markov_free(p);
 }
 
 /* A key that was never learned is seldom taken for another. */
-TEST(test_strangers)
+TEST_ON(test_strangers, one_mib, struct qm_markov *p)
 {
     enum { ASKED = 200000 };
-    struct qm_markov *p = qm_markov_new(MIB);
     unsigned wrong = 0;
 
     for (uint64_t i = 0; i < 400000; i++)
@@ -168,7 +165,6 @@ TEST(test_strangers)
     for (uint64_t i = 0; i < ASKED; i++)
         assert_int_equal(count_of(p, 1000000 + i, NULL, &wrong), 0);
     assert_in_range(wrong, 1, ASKED * WAYS / 2048 * 5 / 4);
-    qm_markov_free(p);
 }
 
 /* Pairs on their way to another table, or being counted. */
@@ -336,9 +332,8 @@ TEST(test_marginal)
     qm_markov_free(p);
 }
 
-TEST(test_cannot_be)
+TEST_ON(test_cannot_be, one_mib, struct qm_markov *p)
 {
-    struct qm_markov *p = qm_markov_new(MIB);
     uint64_t apart = qm_markov_lines(p) / 32;
 
     assert_int_equal(qm_markov_lines(p) % 32, 0);
@@ -350,7 +345,6 @@ TEST(test_cannot_be)
     assert_false(qm_markov_put(p, 3, 32 * 7, 1, 0));
     assert_false(qm_markov_put(p, 3, 32 * 7, 1, QM_MARKOV_COUNT_MAX + 1));
     assert_int_equal(table_stats(p).held, 1);
-    qm_markov_free(p);
 }
 
 enum { THREADS = 4, EACH = 20000 };
@@ -388,9 +382,8 @@ static void *saver(void *opaque)
     return NULL;
 }
 
-TEST(test_threads)
+TEST_ON(test_threads, four_mib, struct qm_markov *p)
 {
-    struct qm_markov *p = qm_markov_new(4 * MIB);
     struct learner learners[THREADS + 1] = {0};
     pthread_t threads[THREADS + 1];
     atomic_bool stop = false;
@@ -426,14 +419,12 @@ TEST(test_threads)
     struct carried c = {0};
     assert_int_equal(qm_markov_each(p, 0, carry, &c), 0);
     assert_in_range(c.n, there, there + THREADS * EACH / 100);
-    qm_markov_free(p);
 }
 
 /* Shrinking and growing while others learn and look up: nothing is found that nobody
  * learned. */
-TEST(test_set_bytes_among_threads)
+TEST_ON(test_set_bytes_among_threads, four_mib, struct qm_markov *p)
 {
-    struct qm_markov *p = qm_markov_new(4 * MIB);
     struct learner learners[THREADS] = {0};
     pthread_t threads[THREADS];
     atomic_bool stop = false;
@@ -456,5 +447,4 @@ TEST(test_set_bytes_among_threads)
     assert_in_range(known(p, THREADS * EACH), THREADS * EACH * 98 / 100,
                     THREADS * EACH);
     assert_in_range(wrong, 0, THREADS * EACH / 250);
-    qm_markov_free(p);
 }

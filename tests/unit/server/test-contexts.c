@@ -7,9 +7,10 @@
 #include "fixture.h"
 #include "tests/unit/check.h"
 
-TEST(test_begin_read_end)
+FIXTURE(innermost, fixture_make(QM_LEVEL_INNERMOST), fixture_undo(it))
+
+TEST_ON(test_begin_read_end, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
     uint64_t one, two;
 
@@ -33,7 +34,6 @@ TEST(test_begin_read_end)
     assert_int_equal(f->fake.learned, 2);
     assert_int_equal(f->fake.learned_blocks, 3);
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
-    fixture_undo(f);
 }
 
 /* At level transaction, what a nested query reads extends the transaction's sequence.
@@ -87,9 +87,8 @@ TEST(test_level_none_is_one_sequence)
 
 /* What was read is learned by another thread, when a sequence ends and when one is cut.
  */
-TEST(test_readers_do_not_mine)
+TEST_ON(test_readers_do_not_mine, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
 
     client_arrive(f, &c);
@@ -107,7 +106,6 @@ TEST(test_readers_do_not_mine)
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
     f->contexts.miner = f->miner;
     client_leave(f, &c);
-    fixture_undo(f);
 }
 
 /* Many threads, as many connections of one session: reads race with begins and ends in
@@ -173,9 +171,8 @@ TEST(test_race)
 }
 
 /* A read that arrives before its slot begins another context is not of that one. */
-TEST(test_read_outlives_its_context)
+TEST_ON(test_read_outlives_its_context, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct client c;
     struct qms_ref ref;
@@ -198,5 +195,4 @@ TEST(test_read_outlives_its_context)
     assert_int_equal(f->fake.learned_blocks, 1);
     assert_int_equal(f->fake.last[0], 2);
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
-    fixture_undo(f);
 }

@@ -83,9 +83,10 @@ TEST(test_histogram_of_any_size)
     }
 }
 
-TEST(test_classes)
+FIXTURE(classes, qms_classes_new(), qms_classes_free(it))
+
+TEST_ON(test_classes, classes, struct qms_classes *classes)
 {
-    struct qms_classes *classes = qms_classes_new();
     struct qms_class *a = qms_class_find(classes, QM_QUERY, 7, "select ?", 8);
     struct qms_class *b = qms_class_find(classes, QM_THREAD, 7, NULL, 0);
 
@@ -102,11 +103,10 @@ TEST(test_classes)
     qms_class_add(a, QMS_CLASS_HITS, 2);
     qms_class_add(a, QMS_CLASS_HITS, 3);
     assert_int_equal(qms_class_get(a, QMS_CLASS_HITS), 5);
-    qms_classes_free(classes);
 }
 
 /* Names come from clients: whatever bytes they have, people and JSON can take them. */
-TEST(test_class_names)
+TEST_ON(test_class_names, classes, struct qms_classes *classes)
 {
     static const struct {
         const char *in, *out;
@@ -121,7 +121,6 @@ TEST(test_class_names)
         {"\xf5\x80\x80\x80", "????"},
         {"x\x80y", "x?y"},
     };
-    struct qms_classes *classes = qms_classes_new();
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct qms_class *k =
@@ -129,18 +128,14 @@ TEST(test_class_names)
 
         assert_string_equal(atomic_load(&k->name), names[i].out);
     }
-    qms_classes_free(classes);
 }
 
-TEST(test_classes_are_bounded)
+TEST_ON(test_classes_are_bounded, classes, struct qms_classes *classes)
 {
-    struct qms_classes *classes = qms_classes_new();
-
     for (uint64_t id = 0; id < 2 * QMS_CLASSES_MAX; id++)
         assert_non_null(qms_class_find(classes, QM_QUERY, id << 32, NULL, 0));
     assert_int_equal(qms_classes_count(classes), QMS_CLASSES_MAX);
     assert_int_equal(qms_class_find(classes, QM_THREAD, 1, "beyond", 6)->index,
                      QMS_CLASS_OTHER);
     assert_int_equal(qms_class_find(classes, QM_QUERY, 0, NULL, 0)->id, 0);
-    qms_classes_free(classes);
 }

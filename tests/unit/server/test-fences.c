@@ -62,9 +62,10 @@ static void await_refusal(struct client *c)
     }
 }
 
-TEST(test_fence)
+FIXTURE(innermost, fixture_make(QM_LEVEL_INNERMOST), fixture_undo(it))
+
+TEST_ON(test_fence, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b, both, late = {0};
     struct qm_wire_record r;
     struct fencer e, again;
@@ -102,7 +103,6 @@ TEST(test_fence)
     client_leave(f, &both);
     client_leave(f, &late);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    fixture_undo(f);
 }
 
 static bool is_gone(void)
@@ -111,9 +111,8 @@ static bool is_gone(void)
 }
 
 /* One that is not waited for any more leaves the session fenced, and nothing else. */
-TEST(test_fence_of_one_who_is_gone)
+TEST_ON(test_fence_of_one_who_is_gone, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a;
     struct fencer e;
     int n;
@@ -127,12 +126,10 @@ TEST(test_fence_of_one_who_is_gone)
     qms_member_change_end(&a.member, n);
     client_leave(f, &a);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    fixture_undo(f);
 }
 
-TEST(test_bad_fences)
+TEST_ON(test_bad_fences, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b;
     struct qm_wire_record good, r[2];
 
@@ -162,7 +159,6 @@ TEST(test_bad_fences)
     assert_int_equal(qms_member_change_begin(&b.member), -1);
     client_leave(f, &a);
     client_leave(f, &b);
-    fixture_undo(f);
 }
 
 struct owner {
@@ -213,9 +209,8 @@ static bool may_change(struct client *c)
 }
 
 /* A successor's first word fences all that its owner had, and nobody else. */
-TEST(test_own)
+TEST_ON(test_own, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client first, second, other, nobodys, next;
     struct owner o;
     int n, m;
@@ -256,14 +251,12 @@ TEST(test_own)
     client_leave(f, &nobodys);
     client_leave(f, &next);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    fixture_undo(f);
 }
 
 /* A third comes while the second waits for the first: the last one stays, the second
  * hears that it does not. */
-TEST(test_own_in_turn)
+TEST_ON(test_own_in_turn, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client first, second, third;
     struct owner two, three;
     int n;
@@ -285,12 +278,10 @@ TEST(test_own_in_turn)
     client_leave(f, &first);
     client_leave(f, &second);
     client_leave(f, &third);
-    fixture_undo(f);
 }
 
-TEST(test_bad_owners)
+TEST_ON(test_bad_owners, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b;
     struct qm_wire_own good, r[2];
 
@@ -315,14 +306,11 @@ TEST(test_bad_owners)
     assert_true(may_change(&b));
     client_leave(f, &a);
     client_leave(f, &b);
-    fixture_undo(f);
 }
 
 /* The session ends in the moment in which its fence need not wait any more. */
-TEST(test_fence_meets_the_end)
+TEST_ON(test_fence_meets_the_end, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
-
     for (int i = 0; i < 300; i++) {
         struct client a;
         struct fencer e;
@@ -338,5 +326,4 @@ TEST(test_fence_meets_the_end)
         assert_int_equal(end_fence(&e), 0);
     }
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    fixture_undo(f);
 }

@@ -8,10 +8,11 @@
 
 #include "fixture.h"
 
+FIXTURE(innermost, fixture_make(QM_LEVEL_INNERMOST), fixture_undo(it))
+
 /* Every record in which something is wrong is refused, and so is all of its message. */
-TEST(test_bad_records)
+TEST_ON(test_bad_records, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c, other;
     struct qm_wire_record good, bad[16], two[2];
     unsigned n = 0;
@@ -60,13 +61,11 @@ TEST(test_bad_records)
     assert_int_equal(fixture_open_contexts(f), 2);
     client_leave(f, &c);
     client_leave(f, &other);
-    fixture_undo(f);
 }
 
 /* A message is judged in order: what an earlier record opens or ends counts. */
-TEST(test_messages_of_several)
+TEST_ON(test_messages_of_several, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
     struct qm_wire_record r[3];
 
@@ -88,7 +87,6 @@ TEST(test_messages_of_several)
     assert_int_equal(client_begin(f, &c, c.first, c.first + 1), EINVAL);
     assert_int_equal(fixture_open_contexts(f), 2);
     client_leave(f, &c);
-    fixture_undo(f);
 }
 
 static int hint(struct fixture *f, struct client *c, unsigned op, unsigned kind,
@@ -98,9 +96,8 @@ static int hint(struct fixture *f, struct client *c, unsigned op, unsigned kind,
                             qm_wire_hint(op, kind, slot, parent) - QM_WIRE_CONTROL);
 }
 
-TEST(test_hints)
+TEST_ON(test_hints, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c = {0};
 
     qms_member_init(&c.member);
@@ -129,5 +126,4 @@ TEST(test_hints)
     assert_int_equal(hint(f, &c, QM_WIRE_END, 0, c.first, 0, 512), 0);
     assert_int_equal(fixture_open_contexts(f), 0);
     client_leave(f, &c);
-    fixture_undo(f);
 }

@@ -239,12 +239,12 @@ static void trim_forgets(struct bare *b, uint64_t offset, uint32_t count,
         assert_int_equal(b->fake.forgotten, block);
 }
 
+FIXTURE(usual, bare_new(32, 8), bare_free(it))
+
 /* The prefetcher forgets blocks that were trimmed as a whole, if that succeeded, and
  * none that were zeroed or written. */
-TEST(test_what_is_forgotten)
+TEST_ON(test_what_is_forgotten, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
-
     trim_forgets(b, 9 * BLOCK, 3 * BLOCK, 9, 3);
     trim_forgets(b, 9 * BLOCK + 100, 3 * BLOCK, 10, 2);
     trim_forgets(b, 9 * BLOCK + 100, 200, 0, 0);
@@ -257,7 +257,6 @@ TEST(test_what_is_forgotten)
     bare_fail(b, BARE_TRIM, 9);
     assert_int_equal(bare_do(b, BARE_TRIM, 9 * BLOCK, BLOCK), EIO);
     assert_int_equal(b->fake.forgotten_n, 0);
-    bare_free(b);
 }
 
 /* A write has reached the disk, and is not acknowledged: others still read what was
@@ -344,9 +343,8 @@ TEST(test_advice_without_room)
 /* ---- errors */
 
 /* The reader whose read fails gets the error; who waited for it tries for himself. */
-TEST(test_error_is_the_askers)
+TEST_ON(test_error_is_the_askers, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 4, false);
     struct bare_job *first, *second;
 
@@ -361,13 +359,10 @@ TEST(test_error_is_the_askers)
     assert_int_equal(bare_calls(b, BARE_READ, 5), 2);
     assert_false(is_cached(b, 4) || is_cached(b, 6));
     assert_true(is_cached(b, 5));
-    bare_free(b);
 }
 
-TEST(test_error_is_not_cached)
+TEST_ON(test_error_is_not_cached, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
-
     bare_fail(b, BARE_READ, 4);
     assert_int_equal(bare_do(b, BARE_READ, 4 * BLOCK + 1, 2 * BLOCK), EIO);
     assert_false(is_cached(b, 4) || is_cached(b, 5) || is_cached(b, 6));
@@ -377,12 +372,10 @@ TEST(test_error_is_not_cached)
     bare_fail(b, BARE_READ, 4)->error = BARE_UNSAID;
     assert_int_equal(bare_do(b, BARE_READ, 4 * BLOCK, BLOCK), EIO);
     bare_check(b, 4 * BLOCK, 2 * BLOCK);
-    bare_free(b);
 }
 
-TEST(test_failed_prefetch)
+TEST_ON(test_failed_prefetch, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
     struct bare_trap *reading = bare_trap(b, BARE_PREFETCH, 9, false);
     struct bare_job *j;
 
@@ -394,7 +387,6 @@ TEST(test_failed_prefetch)
     bare_open(b, reading);
     assert_int_equal(bare_join(j, b->disk + 9 * BLOCK), 0);
     assert_int_equal(qms_stats_get(b->s.stats, QMS_PREFETCH_FAILED), 1);
-    bare_free(b);
 }
 
 /* ---- who reads */
@@ -407,10 +399,10 @@ static unsigned calls_for(struct bare *b, uint64_t offset, uint32_t count)
     return b->call_count - before;
 }
 
-TEST(test_adjacent_misses)
-{
-    struct bare *b = bare_new(200, 8);
+FIXTURE(large, bare_new(200, 8), bare_free(it))
 
+TEST_ON(test_adjacent_misses, large, struct bare *b)
+{
     assert_int_equal(calls_for(b, 4 * BLOCK + 1, 9 * BLOCK), 1); /* 4 to 13 */
     assert_int_equal(calls_for(b, 4 * BLOCK, 10 * BLOCK), 0);
     assert_int_equal(calls_for(b, 2 * BLOCK, 16 * BLOCK), 2);  /* 2, 3; 14 to 17 */
@@ -419,12 +411,10 @@ TEST(test_adjacent_misses)
     assert_int_equal(calls_for(b, 60 * BLOCK, BARE_SIZE - 60 * BLOCK), 1);
     assert_int_equal(bare_do(b, BARE_PREFETCH, 54 * BLOCK, 5 * BLOCK), 0);
     assert_int_equal(calls_for(b, 54 * BLOCK, 5 * BLOCK), 0);
-    bare_free(b);
 }
 
-TEST(test_one_read_for_all)
+TEST_ON(test_one_read_for_all, large, struct bare *b)
 {
-    struct bare *b = bare_new(200, 8);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 4, false);
     struct bare_job *jobs[3];
 
@@ -440,13 +430,11 @@ TEST(test_one_read_for_all)
     assert_int_equal(bare_join(jobs[2], b->disk + 5 * BLOCK + 7), 0);
     for (uint64_t block = 4; block < 10; block++)
         assert_int_equal(bare_calls(b, BARE_READ, block), 1);
-    bare_free(b);
 }
 
 /* Its prefetch is queued behind another, which hangs. */
-TEST(test_demand_goes_first)
+TEST_ON(test_demand_goes_first, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
     struct bare_trap *reading = bare_trap(b, BARE_PREFETCH, 9, false);
     struct bare_job *j;
 
@@ -461,7 +449,6 @@ TEST(test_demand_goes_first)
     assert_int_equal(bare_calls(b, BARE_PREFETCH, 20), 0);
     bare_check(b, 9 * BLOCK, BLOCK);
     assert_int_equal(bare_calls(b, BARE_READ, 9), 0);
-    bare_free(b);
 }
 
 /* What a miss makes likely and follows it on the device is read with it, if no worker
@@ -497,9 +484,8 @@ TEST(test_joined)
 /* A prefetch that is queued behind another, which hangs, and then driven out of its
  * part of the cache, is nobody's business any more: not of the worker, nor of those who
  * want the block, one of whom reads it. */
-TEST(test_driven_out_while_queued)
+TEST_ON(test_driven_out_while_queued, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
     struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 9, false), *reading;
     struct bare_job *first, *second;
 
@@ -521,7 +507,6 @@ TEST(test_driven_out_while_queued)
     assert_int_equal(bare_calls(b, BARE_READ, 20), 1);
     assert_int_equal(bare_calls(b, BARE_PREFETCH, 20), 0);
     assert_int_equal(bare_calls(b, BARE_PREFETCH, 44), 1);
-    bare_free(b);
 }
 
 /* ---- between the moment when a block is prefetched and that when it is queued */
@@ -566,9 +551,8 @@ static void *issue(void *opaque)
 
 /* Who demands the block then does not find it in the queue; nor must he wait until its
  * turn has come there. */
-TEST(test_demanded_before_it_is_queued)
+TEST_ON(test_demanded_before_it_is_queued, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
     struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 9, false);
     struct bare_job *j;
     pthread_t thread;
@@ -593,14 +577,11 @@ TEST(test_demanded_before_it_is_queued)
     bare_open(b, prefetching);
     bare_await_quiet(b);
     assert_int_equal(bare_calls(b, BARE_PREFETCH, 20), 0);
-    bare_free(b);
 }
 
 /* Misses ask for what to prefetch, and prefetch hits if they are to; hits never. */
-TEST(test_who_asks)
+TEST_ON(test_who_asks, usual, struct bare *b)
 {
-    struct bare *b = bare_new(32, 8);
-
     prefetch(b, (uint64_t[]){9, 20}, 2);
     assert_int_equal(b->fake.asked, 1);
     read_block(b, 0);
@@ -612,5 +593,4 @@ TEST(test_who_asks)
     assert_int_equal(b->fake.asked, 2);
     read_block(b, 20);
     assert_int_equal(b->fake.asked, 2);
-    bare_free(b);
 }

@@ -198,10 +198,10 @@ TEST(test_in_flight)
     next_lanes = NULL;
 }
 
-TEST(test_blocks_arrive)
-{
-    struct device *d = make(2, 32, 32);
+FIXTURE(two_threads, make(2, 32, 32), undo(it))
 
+TEST_ON(test_blocks_arrive, two_threads, struct device *d)
+{
     for (uint64_t b = 0; b < 20; b++)
         assert_int_equal(qms_prefetch_issue(d->prefetch, b * 3, 1, 1, 7), 1);
     assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 1, 7), 0);
@@ -210,7 +210,6 @@ TEST(test_blocks_arrive)
         demand(d, b * 3);
     demand(d, BLOCKS - 1); /* not whole */
     assert_int_equal(qms_stats_get(d->stats, QMS_DEVICE_BLOCKS), 21);
-    undo(d);
 }
 
 TEST(test_priority)
@@ -234,10 +233,10 @@ TEST(test_priority)
     assert_int_equal(syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0), mine);
 }
 
-TEST(test_neighbours_are_joined)
-{
-    struct device *d = make(1, 32, 32);
+FIXTURE(one_thread, make(1, 32, 32), undo(it))
 
+TEST_ON(test_neighbours_are_joined, one_thread, struct device *d)
+{
     pthread_mutex_lock(&d->gate);
     assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 1, 7), 1);
     for (uint64_t b = 10; b < 20; b++)
@@ -249,7 +248,6 @@ TEST(test_neighbours_are_joined)
     /* 50 by itself, perhaps with the queue still empty; the others in one read, or in
      * two if the worker had not begun when they came. */
     assert_in_range(d->reads, 2, 3);
-    undo(d);
 }
 
 /* A run is queued as a whole, so that it is one read. */
@@ -448,10 +446,8 @@ TEST(test_queue_is_shared)
 }
 
 /* The worker serves clients in turn, however many prefetches one has queued before. */
-TEST(test_turns)
+TEST_ON(test_turns, one_thread, struct device *d)
 {
-    struct device *d = make(1, 32, 32);
-
     occupy(d, 98);
     assert_int_equal(issue(d, 1, 0, 20), 20);
     assert_int_equal(issue(d, 2, 50, 4), 4);
@@ -463,7 +459,6 @@ TEST(test_turns)
     for (unsigned i = 0; i < 2; i++)
         assert_true(is_among(d, 70 + 2 * i, 1 + 3 * (i + 1)));
     assert_true(is_among(d, 0, 1 + 3));
-    undo(d);
 }
 
 /* A run of neighbours is one read, but its blocks count. */
@@ -486,9 +481,8 @@ TEST(test_turns_by_blocks)
     undo(d);
 }
 
-TEST(test_taking_over)
+TEST_ON(test_taking_over, one_thread, struct device *d)
 {
-    struct device *d = make(1, 32, 32);
     struct qm_lookup one, five;
     char buf[BLOCK];
 
@@ -509,20 +503,16 @@ TEST(test_taking_over)
     assert_int_equal(qm_cache_wait(d->cache, one.fill, buf, 0, BLOCK), 0);
     demand(d, 1);
     assert_int_equal(d->blocks, 2);
-    undo(d);
 }
 
-TEST(test_failing_is_silent)
+TEST_ON(test_failing_is_silent, two_threads, struct device *d)
 {
-    struct device *d = make(2, 32, 32);
-
     d->broken = true;
     assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 1, 7), 1);
     for (int i = 0; i < 6000 && qm_cache_contains(d->cache, 1); i++)
         usleep(10000);
     assert_false(qm_cache_contains(d->cache, 1));
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_FAILED), 1);
-    undo(d);
 }
 
 /* How long a read takes that fails says nothing of the device. */
@@ -555,9 +545,8 @@ TEST(test_failing_is_not_fast)
 }
 
 /* A block that is written while its prefetch is queued is not read for it any more. */
-TEST(test_cancelled)
+TEST_ON(test_cancelled, one_thread, struct device *d)
 {
-    struct device *d = make(1, 32, 32);
     struct qm_cache_write w;
     char buf[BLOCK] = {0};
 
@@ -575,16 +564,12 @@ TEST(test_cancelled)
          i++)
         usleep(10000);
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_CANCELLED), 1);
-    undo(d);
 }
 
-TEST(test_stop_with_a_full_queue)
+TEST_ON(test_stop_with_a_full_queue, one_thread, struct device *d)
 {
-    struct device *d = make(1, 32, 32);
-
     for (uint64_t b = 0; b < 32; b++)
         qms_prefetch_issue(d->prefetch, b * 2, 1, 1, 7);
-    undo(d);
 }
 
 #define THREADS 3

@@ -7,9 +7,10 @@
 
 #include "fixture.h"
 
-TEST(test_sessions_share_no_slot)
+FIXTURE(innermost, fixture_make(QM_LEVEL_INNERMOST), fixture_undo(it))
+
+TEST_ON(test_sessions_share_no_slot, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[QM_WIRE_SLOT_MAX / 16 + 2];
     static unsigned char used[QM_WIRE_SLOT_MAX + 1];
     unsigned n = 0;
@@ -42,13 +43,11 @@ TEST(test_sessions_share_no_slot)
     for (unsigned i = 0; i < n; i++)
         client_leave(f, &clients[i]);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    fixture_undo(f);
 }
 
 /* However they come and go, there is room for 1,023, and a few have many slots. */
-TEST(test_room_for_sessions)
+TEST_ON(test_room_for_sessions, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[1023];
     static unsigned char used[QM_WIRE_SLOT_MAX + 1];
     struct client *open[1023];
@@ -80,12 +79,10 @@ TEST(test_room_for_sessions)
     }
     while (n > 0)
         client_leave(f, open[--n]);
-    fixture_undo(f);
 }
 
-TEST(test_joining)
+TEST_ON(test_joining, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b = {0};
     struct qm_wire_record join;
 
@@ -108,13 +105,11 @@ TEST(test_joining)
     qms_member_init(&b.member);
     assert_int_equal(client_send(f, &b, &join, 1), EINVAL);
     client_leave(f, &b);
-    fixture_undo(f);
 }
 
 /* A refused message does not make its sender a member. */
-TEST(test_refused_joining)
+TEST_ON(test_refused_joining, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b = {0};
 
     client_arrive(f, &a);
@@ -127,12 +122,10 @@ TEST(test_refused_joining)
     client_leave(f, &b);
     client_leave(f, &a);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    fixture_undo(f);
 }
 
-TEST(test_too_many_sessions)
+TEST_ON(test_too_many_sessions, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c[QMS_MEMBER_MAX + 1], all = {0};
     struct qm_wire_record join;
 
@@ -146,7 +139,6 @@ TEST(test_too_many_sessions)
     for (unsigned i = 0; i <= QMS_MEMBER_MAX; i++)
         client_leave(f, &c[i]);
     client_leave(f, &all);
-    fixture_undo(f);
 }
 
 static _Atomic bool reading;
@@ -170,9 +162,8 @@ static void *read_in_all_slots(void *opaque)
 }
 
 /* A session that had no slots gets some, while its connection is used. */
-TEST(test_slots_come_late)
+TEST_ON(test_slots_come_late, innermost, struct fixture *f)
 {
-    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[1023];
     struct reader e = {.f = f};
     uint64_t number;
@@ -207,5 +198,4 @@ TEST(test_slots_come_late)
         if (i != 500)
             client_leave(f, &clients[i]);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    fixture_undo(f);
 }

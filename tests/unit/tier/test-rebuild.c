@@ -112,9 +112,10 @@ static uint64_t learn(struct qm_tier *t, uint64_t at)
     return at;
 }
 
-TEST(hot_data_that_is_moved_is_admitted)
+FIXTURE(open, open_tier(QM_TIER_ADMIT_AUTO), qm_tier_close(it, QM_TIER_KEEP))
+
+TEST_ON(hot_data_that_is_moved_is_admitted, open, struct qm_tier *t)
 {
-    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at, before;
 
     at = move(t, 0, true, true);
@@ -126,14 +127,12 @@ TEST(hot_data_that_is_moved_is_admitted)
     write_run(t, at + 1000, RUN);
     assert_int_equal(handed_on(t) - before, RUN);
     assert_int_equal(read_run(t, at + 1000, RUN), RUN);
-    qm_tier_close(t, QM_TIER_KEEP);
 }
 
 /* Blocks that the tier held at the new place, too, are updated: they are inserted once
  * (with a thread that writes, twice would be two writes). */
-TEST(what_is_updated_is_not_handed_on)
+TEST_ON(what_is_updated_is_not_handed_on, open, struct qm_tier *t)
 {
-    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before, there;
 
     hold(t, at, RUN);
@@ -145,12 +144,10 @@ TEST(what_is_updated_is_not_handed_on)
     assert_int_equal(handed_on(t) - before, RUN / 2);
     assert_int_equal(refused_as_there(t), there);
     assert_int_equal(read_run(t, at + 1000, RUN), RUN);
-    qm_tier_close(t, QM_TIER_KEEP);
 }
 
-TEST(no_more_is_admitted_than_was_read)
+TEST_ON(no_more_is_admitted_than_was_read, open, struct qm_tier *t)
 {
-    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
     write_run(t, at + 3000, RUN); /* pays what the last reads of learn() may be owed */
@@ -158,12 +155,10 @@ TEST(no_more_is_admitted_than_was_read)
     before = handed_on(t);
     write_run(t, at + 5000, RUN);
     assert_int_equal(handed_on(t), before);
-    qm_tier_close(t, QM_TIER_KEEP);
 }
 
-TEST(what_was_cold_stays_out)
+TEST_ON(what_was_cold_stays_out, open, struct qm_tier *t)
 {
-    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
     for (unsigned i = 0; i < 8; i++)
@@ -171,12 +166,10 @@ TEST(what_was_cold_stays_out)
     before = handed_on(t);
     (void)move(t, at, false, false);
     assert_int_equal(handed_on(t), before);
-    qm_tier_close(t, QM_TIER_KEEP);
 }
 
-TEST(short_failed_and_late_writes_are_none)
+TEST_ON(short_failed_and_late_writes_are_none, open, struct qm_tier *t)
 {
-    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
     hold(t, at, RUN);
@@ -196,13 +189,11 @@ TEST(short_failed_and_late_writes_are_none)
     clock_ns += UINT64_C(61000000000);
     write_run(t, at + 5000, RUN);
     assert_int_equal(handed_on(t), before);
-    qm_tier_close(t, QM_TIER_KEEP);
 }
 
 /* As InnoDB's doublewrite buffer: hot data is read, and the same place written. */
-TEST(what_is_not_read_again_stops_it)
+TEST_ON(what_is_not_read_again_stops_it, open, struct qm_tier *t)
 {
-    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
     hold(t, at, RUN);
@@ -214,7 +205,6 @@ TEST(what_is_not_read_again_stops_it)
     (void)read_run(t, at, RUN);
     write_run(t, at + 1000, RUN);
     assert_in_range(handed_on(t) - before, 0, RUN / 4);
-    qm_tier_close(t, QM_TIER_KEEP);
 }
 
 TEST(other_admission_has_none)
@@ -233,9 +223,8 @@ TEST(other_admission_has_none)
 
 /* Reads and writes that are no run of 256 KiB take no lock that all share; one that is
  * takes it once, and for those of its blocks that are of the sample. */
-TEST(others_take_no_lock)
+TEST_ON(others_take_no_lock, open, struct qm_tier *t)
 {
-    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0);
 
     watched = &t->rebuild.lock;
@@ -251,5 +240,4 @@ TEST(others_take_no_lock)
     write_run(t, at + 1000, RUN);
     assert_in_range(taken, 2, 2 + RUN / 4);
     watched = NULL;
-    qm_tier_close(t, QM_TIER_KEEP);
 }

@@ -2,11 +2,12 @@
 /* test-cost.c - what a row of an arm costs is told by many SELECTs, not by the last. */
 #include "testing.h"
 
+FIXTURE(yield, new_yield(false), qm_rule_yield_free(it))
+
 /* What a SELECT of a few rows cost, which waited for a processor, says less than what
  * many others did; if all cost that, the arm goes off. */
-TEST(test_slow_once)
+TEST_ON(test_slow_once, yield, struct qm_rule_yield *w)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     unsigned rows = 0;
 
@@ -18,14 +19,12 @@ TEST(test_slow_once)
         assert_true(rows < 256);
         fetch(w, 0, arm, 1, 6000, 50);
     }
-    qm_rule_yield_free(w);
 }
 
 /* However long it was cheap, a cost that stays high soon counts: when it is that of 100
  * of the last 256 rows, or about. */
-TEST(test_slow_at_last)
+TEST_ON(test_slow_at_last, yield, struct qm_rule_yield *w)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), rows = 0;
 
     fetch(w, 0, arm, 96, 100, 50);
@@ -36,7 +35,6 @@ TEST(test_slow_at_last)
         fetch(w, 0, arm, 1, 6000, rows % 2 * 100);
     }
     assert_in_range(rows, 75, 125);
-    qm_rule_yield_free(w);
 }
 
 /* Watches 96 rows, of which half would be used. */
@@ -91,9 +89,8 @@ TEST(test_dear_once)
 }
 
 /* So it is for the work of rows. */
-TEST(test_much_work_once)
+TEST_ON(test_much_work_once, yield, struct qm_rule_yield *w)
 {
-    struct qm_rule_yield *w = new_yield(false);
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     qm_rule_yield_work(w, 100);
@@ -109,5 +106,4 @@ TEST(test_much_work_once)
         qm_rule_yield_judge(w, 0, arm, i % 2);
     }
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
-    qm_rule_yield_free(w);
 }

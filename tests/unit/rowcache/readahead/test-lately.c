@@ -20,10 +20,10 @@ static struct qm_lately *new_lately(void)
     return new_of(64 * BLOCKS);
 }
 
-TEST(test_time)
-{
-    struct qm_lately *l = new_lately();
+FIXTURE(lately, new_lately(), qm_lately_free(it))
 
+TEST_ON(test_time, lately, struct qm_lately *l)
+{
     assert_false(qm_lately_has(l, 0, item(1, 5)));
     qm_lately_note(l, 0, item(1, 5));
     assert_true(qm_lately_has(l, 0, item(1, 5)));
@@ -33,7 +33,6 @@ TEST(test_time)
     assert_false(qm_lately_has(l, AGAIN_MS, item(1, 5)));
     qm_lately_note(l, AGAIN_MS, item(1, 5));
     assert_true(qm_lately_has(l, 2 * AGAIN_MS - 1, item(1, 5)));
-    qm_lately_free(l);
 }
 
 /* Tables have rows of the same numbers: their blocks do not share the places of one. */
@@ -50,10 +49,8 @@ TEST(test_tables)
     }
 }
 
-TEST(test_forget)
+TEST_ON(test_forget, lately, struct qm_lately *l)
 {
-    struct qm_lately *l = new_lately();
-
     qm_lately_note(l, 0, item(1, 5));
     qm_lately_note(l, 0, item(1, 6));
     qm_lately_note(l, 0, item(2, 5));
@@ -69,13 +66,11 @@ TEST(test_forget)
     assert_false(qm_lately_has(l, 0, item(2, 5)));
     qm_lately_note(l, 0, item(2, 6)); /* its place is empty */
     assert_false(qm_lately_has(l, 0, item(2, 5)));
-    qm_lately_free(l);
 }
 
 /* Across blocks and around 0, in both directions. */
-TEST(test_others)
+TEST_ON(test_others, lately, struct qm_lately *l)
 {
-    struct qm_lately *l = new_lately();
     int64_t rows[64];
     unsigned n;
 
@@ -100,12 +95,10 @@ TEST(test_others)
     assert_int_equal(qm_lately_others(l, AGAIN_MS, 1, 0, 3, false, rows, 64), 4);
     assert_int_equal(qm_lately_others(l, 1, 1, 0, 3, false, rows, 0), 0);
     assert_int_equal(qm_lately_others(l, 1, 1, 3, 2, false, rows, 64), 0);
-    qm_lately_free(l);
 }
 
-TEST(test_extremes)
+TEST_ON(test_extremes, lately, struct qm_lately *l)
 {
-    struct qm_lately *l = new_lately();
     int64_t rows[4];
 
     qm_lately_note(l, 0, item(1, INT64_MIN));
@@ -116,7 +109,6 @@ TEST(test_extremes)
     assert_int_equal(
         qm_lately_others(l, 0, 1, INT64_MAX - 1, INT64_MAX, false, rows, 4), 1);
     assert_true(rows[0] == INT64_MAX - 1);
-    qm_lately_free(l);
 }
 
 /* Of the two that could be there, the block that was noted longest ago makes room, and

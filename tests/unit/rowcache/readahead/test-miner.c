@@ -26,9 +26,10 @@ static bool predicts(struct qm_miner *m, uint64_t client, struct qm_item read,
     return found;
 }
 
-TEST(test_follows)
+FIXTURE(miner, qm_miner_new(), qm_miner_free(it))
+
+TEST_ON(test_follows, miner, struct qm_miner *m)
 {
-    struct qm_miner *m = qm_miner_new();
     unsigned found = 0;
 
     assert_non_null(m);
@@ -44,13 +45,11 @@ TEST(test_follows)
                     found += there;
             }
     assert_true(found > 20 * 8 * (LENGTH - 1) * 9 / 10);
-    qm_miner_free(m);
 }
 
 /* A row that has lost its number is predicted no more, nor is the one that has it. */
-TEST(test_bounds)
+TEST_ON(test_bounds, miner, struct qm_miner *m)
 {
-    struct qm_miner *m = qm_miner_new();
     struct qm_item a = {5, 1}, b = {5, 2}, predicted[QM_MINER_PREDICTED];
 
     assert_non_null(m);
@@ -66,7 +65,6 @@ TEST(test_bounds)
     assert_int_equal(qm_miner_read(m, 1, a, QM_MINER_HIT, 0, predicted), 0);
     qm_miner_ended(m, b, false);
     qm_miner_ended(m, a, true);
-    qm_miner_free(m);
 }
 
 /* One spell of rows that do not come again. */
@@ -90,9 +88,8 @@ static unsigned rest(struct qm_miner *m)
 }
 
 /* A spell without use leads to a rest, each twice as long; use ends that. */
-TEST(test_rests)
+TEST_ON(test_rests, miner, struct qm_miner *m)
 {
-    struct qm_miner *m = qm_miner_new();
     struct qm_item a = {5, 1}, b = {5, 2}, predicted[QM_MINER_PREDICTED];
     unsigned length = QM_MINER_SPELL;
     int64_t row = 0;
@@ -127,13 +124,11 @@ TEST(test_rests)
         predicts(m, 1, b, a);
     }
     assert_true(predicts(m, 1, a, b));
-    qm_miner_free(m);
 }
 
 /* The row before a rest and the one behind it do not follow each other. */
-TEST(test_rest_ends_streams)
+TEST_ON(test_rest_ends_streams, miner, struct qm_miner *m)
 {
-    struct qm_miner *m = qm_miner_new();
     struct qm_item a = {5, 1}, b = {5, 2};
     int64_t row = 0;
 
@@ -149,5 +144,4 @@ TEST(test_rest_ends_streams)
         assert_true(rest(m) > 0);
     }
     assert_false(predicts(m, 1, a, b));
-    qm_miner_free(m);
 }

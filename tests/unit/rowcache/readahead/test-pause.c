@@ -48,10 +48,10 @@ static struct qm_auto *new_auto(unsigned rules)
     return new_auto_with(rules, true);
 }
 
-TEST(test_no_room)
-{
-    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+FIXTURE(sa, new_auto(1 << QM_AUTO_SA), qm_auto_free(it))
 
+TEST_ON(test_no_room, sa, struct qm_auto *ra)
+{
     /* Until as many rows are watched as can be, the widest band's last: 384 / 4. */
     read_rows(ra, 1000, 1, 96);
     assert_int_equal(looked[1], 96);
@@ -63,15 +63,12 @@ TEST(test_no_room)
     assert_int_equal(looked[2], 90);
     read_rows(ra, 1000, 1, READS - 1);
     assert_int_equal(looked[1], 96 + 2 * READS / EACH);
-    qm_auto_free(ra);
 }
 
 /* Nothing was used: after ten seconds the arms are watched again, which one of the next
  * reads finds out, and all look then. */
-TEST(test_room_again)
+TEST_ON(test_room_again, sa, struct qm_auto *ra)
 {
-    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
-
     read_rows(ra, 1000, 1, 96 + READS);
     qm_auto_tick(ra, 7000); /* all are judged, and off */
     looked[1] = 0;
@@ -80,7 +77,6 @@ TEST(test_room_again)
     looked[1] = 0;
     read_rows(ra, 20000, 1, EACH - 1 + 50);
     assert_in_range(looked[1], 50, 50 + EACH - 1);
-    qm_auto_free(ra);
 }
 
 /* All rows of arms on trial are on their way: soon they may want more. */
