@@ -15,8 +15,6 @@ function(qm_test name)
     list(APPEND T_LABELS pure)
   endif()
   add_executable(${name} ${T_UNPARSED_ARGUMENTS})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
-                                           ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${T_LIBS} qm_harness
                                         Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})
