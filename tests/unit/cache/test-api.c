@@ -45,16 +45,14 @@ TEST(test_config)
 
 TEST(test_registry)
 {
-    static const char *const names[] = {"lru",    "lfu",      "mru",     "arc",
-                                        "s3fifo", "wtinylfu", "adaptive"};
     char all[128] = "";
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const struct qm_evict_ops *ops = qm_evict_find(names[i]);
+    for (size_t i = 0; i < POLICIES; i++) {
+        const struct qm_evict_ops *ops = qm_evict_find(policies[i]);
 
         assert_non_null(ops);
-        assert_string_equal(ops->name, names[i]);
-        strcat(strcat(all, i ? ", " : ""), names[i]);
+        assert_string_equal(ops->name, policies[i]);
+        strcat(strcat(all, i ? ", " : ""), policies[i]);
     }
     assert_string_equal(qm_evict_names(), all);
     assert_null(qm_evict_find(""));
@@ -134,8 +132,6 @@ TEST(test_budget)
 {
     static const uint32_t sizes[] = {512, 4096, 16384, 1 << 20};
     static unsigned char data[1 << 20];
-    static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
-                                           "s3fifo", "wtinylfu", "adaptive"};
     uint64_t seed = 5;
 
     for (int round = 0; round < 96; round++) {

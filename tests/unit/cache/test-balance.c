@@ -486,10 +486,7 @@ TEST(test_slow_readers)
  * it would be read twice. */
 TEST(test_waited_for_stays)
 {
-    static const char *const policies[] = {"lru",      "arc",      "s3fifo", "mru",
-                                           "wtinylfu", "adaptive", "lfu"};
-
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+    for (size_t i = 0; i < POLICIES; i++) {
         struct qm_cache *cache = make(100, 4, policies[i]);
         struct qm_fill *fill;
         struct qm_lookup found;
@@ -511,10 +508,7 @@ TEST(test_waited_for_stays)
 /* Each policy while the share wanders: the parts never have more than all blocks. */
 TEST(test_policies)
 {
-    static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
-                                           "s3fifo", "wtinylfu", "adaptive"};
-
-    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); p++) {
+    for (size_t p = 0; p < POLICIES; p++) {
         struct qm_cache *cache = make(200, 8, policies[p]);
         uint64_t seed = p, least = 200, most = 0;
 

@@ -12,11 +12,6 @@
 
 #define BLOCK 4096
 
-static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
-                                       "s3fifo", "wtinylfu", "adaptive"};
-
-#define POLICIES (sizeof(policies) / sizeof(policies[0]))
-
 static long countdown = -1; /* allocations that still succeed; -1: all */
 static unsigned long asked;
 static size_t asked_bytes;

@@ -8,10 +8,10 @@
 #include "naive.h"
 #include "traces.h"
 
-static const char *const policies[] = {"lru", "lfu",    "mru",
+static const char *const modelled[] = {"lru", "lfu",    "mru",
                                        "arc", "s3fifo", "wtinylfu"};
 
-#define POLICIES (sizeof(policies) / sizeof(policies[0]))
+#define MODELLED (sizeof(modelled) / sizeof(modelled[0]))
 
 static const size_t capacities[] = {1,  2,  3,  4,  5,  7,  9,   10,  11,  15, 19,
                                     20, 21, 31, 50, 64, 99, 100, 101, 128, 250};
@@ -175,14 +175,14 @@ TEST(test_against_naive)
 {
     const unsigned rounds = qm_rounds(12);
 
-    for (size_t p = 0; p < POLICIES; p++) {
+    for (size_t p = 0; p < MODELLED; p++) {
         struct counts counts = {0};
 
         for (size_t c = 0; c < CAPACITIES; c++)
             for (uint64_t seed = 1; seed <= rounds; seed++) {
                 size_t steps = capacities[c] < 30 ? 3000 : 40 * capacities[c];
 
-                compare(policies[p], capacities[c], seed * 1000 + c, steps,
+                compare(modelled[p], capacities[c], seed * 1000 + c, steps,
                         seed % 3 ? 0 : 20, seed % 4 ? 0 : 200, &counts);
             }
         /* Every kind of event, often. */
@@ -277,8 +277,8 @@ TEST(test_characters)
 /* A policy for no block can be made, and has none to give. */
 TEST(test_no_capacity)
 {
-    for (size_t p = 0; p < POLICIES; p++) {
-        const struct qm_evict_ops *ops = qm_evict_find(policies[p]);
+    for (size_t p = 0; p < MODELLED; p++) {
+        const struct qm_evict_ops *ops = qm_evict_find(modelled[p]);
         void *policy = ops->create(0);
 
         assert_non_null(policy);
@@ -290,11 +290,11 @@ TEST(test_no_capacity)
 /* What it was destroyed with does not matter; and UINT64_MAX is a block like others. */
 TEST(test_destroyed_full)
 {
-    for (size_t p = 0; p < POLICIES; p++) {
+    for (size_t p = 0; p < MODELLED; p++) {
         struct real r;
         uint64_t left;
 
-        real_new(&r, policies[p], 40, false);
+        real_new(&r, modelled[p], 40, false);
         for (uint64_t b = 0; b < 200; b++)
             real_enter(&r, UINT64_MAX - b % 64 * 3 - (b > 100), &left);
         real_free(&r);

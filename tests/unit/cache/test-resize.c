@@ -15,11 +15,6 @@
 #define QM_SANITIZED false
 #endif
 
-static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
-                                       "s3fifo", "wtinylfu", "adaptive"};
-
-#define POLICIES (sizeof(policies) / sizeof(policies[0]))
-
 static const struct qm_cache_config config = {
     .block_size = BLOCK,
     .blocks = 2000,

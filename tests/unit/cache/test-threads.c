@@ -385,11 +385,6 @@ static void run_resized(const char *eviction, bool adapts, unsigned shards)
     check_and_free(w);
 }
 
-static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
-                                       "s3fifo", "wtinylfu", "adaptive"};
-
-#define POLICIES (sizeof(policies) / sizeof(policies[0]))
-
 TEST(test_small_cache)
 {
     for (size_t i = 0; i < POLICIES; i++)

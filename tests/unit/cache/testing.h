@@ -11,6 +11,12 @@
 #include "cache/cache.h"
 #include "tests/unit/random.h"
 
+/* All eviction policies, in the order of their list. */
+static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
+                                       "s3fifo", "wtinylfu", "adaptive"};
+
+#define POLICIES (sizeof(policies) / sizeof(policies[0]))
+
 static inline struct qm_cache *new_cache(const struct qm_cache_config *config)
 {
     struct qm_cache *cache = NULL;

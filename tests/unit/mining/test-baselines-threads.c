@@ -143,27 +143,11 @@ static void run(const char *policy)
     shared.p->ops->destroy(shared.p);
 }
 
-TEST(test_seq)
+TEST(test_threads)
 {
-    run("seq");
-}
+    static const char *const policies[] = {"seq", "run", "amp", "mithril", "ppm"};
 
-TEST(test_run)
-{
-    run("run");
-}
-
-TEST(test_amp)
-{
-    run("amp");
-}
-
-TEST(test_mithril)
-{
-    run("mithril");
-}
-
-TEST(test_ppm)
-{
-    run("ppm");
+    for (unsigned i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        run(policies[i]);
+    }
 }
