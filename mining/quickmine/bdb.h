@@ -31,8 +31,8 @@ struct qm_bdb {
 /* An unnamed database, with a pool of that many bytes; Berkeley DB adds a quarter to
  * pools below 500 MB.  A B-tree, because the prefixes that begin with the same block
  * are neighbours in it, and those of an access are written soon after each other:
- * within the pool it costs more than a hash table, beyond it half as much
- * (tests/unit/mining/bench-rules.c). */
+ * within the pool it costs more than a hash table, beyond it half as much, for records
+ * of a rule's size that are read, changed and written at random. */
 int qm_bdb_open_memory(struct qm_bdb *bdb, uint64_t pool);
 
 /* A database file: a new one to be written, or an old one to be read, which must be
