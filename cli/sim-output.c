@@ -52,7 +52,8 @@ static json_t *series_json(const struct sim_run *run)
     return array;
 }
 
-uint64_t sim_total_bytes(const struct sim_run *run)
+/* Of blocks, metadata and rules. */
+static uint64_t total_bytes(const struct sim_run *run)
 {
     const struct qm_sim_result *r = &run->result;
 
@@ -158,7 +159,7 @@ static json_t *run_json(const struct sim_run *run, bool series)
         (json_int_t)r->mining.rules_bytes, "sequences", (json_int_t)r->mining.sequences,
         "lookups", (json_int_t)r->mining.lookups, "matches",
         (json_int_t)r->mining.matches, "metadata_bytes", (json_int_t)r->metadata_bytes,
-        "total_bytes", (json_int_t)sim_total_bytes(run));
+        "total_bytes", (json_int_t)total_bytes(run));
 
     if (object && add_counts(object, r) && add_times(object, run) &&
         add_tier(object, run) && add_reasons(object, run) && rest &&

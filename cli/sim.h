@@ -36,9 +36,6 @@ struct sim_runs {
 int sim_simulate(struct sim_runs *runs, const char *file,
                  struct qm_trace_reader *reader);
 
-/* Of blocks, metadata and rules. */
-uint64_t sim_total_bytes(const struct sim_run *run);
-
 /* How many processors this process may use; 1 if there are more than a set holds. */
 unsigned sim_cpus(void);
 

@@ -15,11 +15,6 @@ void qms_quiesce_init(struct qms_quiesce *g)
     pthread_mutex_init(&g->waiting, NULL);
 }
 
-void qms_quiesce_destroy(struct qms_quiesce *g)
-{
-    pthread_mutex_destroy(&g->waiting);
-}
-
 unsigned qms_quiesce_enter(struct qms_quiesce *g)
 {
     unsigned stripe = qms_stripe(), set = atomic_load(&g->current);

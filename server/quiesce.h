@@ -27,7 +27,6 @@ struct qms_quiesce {
 };
 
 void qms_quiesce_init(struct qms_quiesce *grace);
-void qms_quiesce_destroy(struct qms_quiesce *grace);
 
 /* Returns what qms_quiesce_leave() needs; another thread may call that. */
 unsigned qms_quiesce_enter(struct qms_quiesce *grace);

@@ -169,8 +169,9 @@ void history_loss_end(struct history *h)
     pthread_mutex_unlock(&h->loss_lock);
 }
 
-void history_describe(const struct history *h, uint32_t request, char *text,
-                      unsigned len)
+/* Says what a request was. */
+static void describe(const struct history *h, uint32_t request, char *text,
+                     unsigned len)
 {
     static const char *const names[] = {"read", "write", "zeroing", "look after"};
     const struct request *r = &h->requests[request];
@@ -196,8 +197,8 @@ static void violated(struct history *h, uint32_t cell, const char *what, uint32_
 
     if (h->violations++ >= COMPLAINTS_MAX)
         return;
-    history_describe(h, a, first, sizeof first);
-    history_describe(h, b, second, sizeof second);
+    describe(h, a, first, sizeof first);
+    describe(h, b, second, sizeof second);
     snprintf(text, sizeof text, "cell %u: %s: %s; %s", cell, what, first, second);
     h->complain(h->opaque, text);
 }

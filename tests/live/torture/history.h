@@ -72,9 +72,6 @@ void history_end(struct history *h, uint32_t request, bool ok);
  * One at a time. */
 void history_loss_begin(struct history *h);
 void history_loss_end(struct history *h);
-/* Says what a request was. */
-void history_describe(const struct history *h, uint32_t request, char *text,
-                      unsigned len);
 
 /* Judges and forgets what was noted; no other thread may use the history. is_zero(cell)
  * says whether cell was all zeros when the history began.  Complaints, at most a few,
