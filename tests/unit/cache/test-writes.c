@@ -3,7 +3,8 @@
  * matters.
  *
  * Everything runs in one thread, which plays all parts, so each interleaving is exactly
- * the one that is written down.  `device` is the layer below.
+ * the one that is written down.  `device` is the layer below.  What a write does while
+ * nothing else goes on is compared with the model (test-model.c).
  */
 #include "cache/internal.h"
 #include "testing.h"
@@ -270,74 +271,6 @@ TEST_ON(test_waiter_of_a_block_written_since, usual, struct fixture *f)
     assert_memory_equal(buf, r.data, BLOCK);
 }
 
-/* Parts of blocks, over several, of both parts of the cache. */
-TEST(test_update_in_both_parts)
-{
-    struct fixture *f = set_up(8, 3);
-    struct qm_fill *prefetched;
-    struct qm_lookup found;
-    unsigned char buf[BLOCK];
-
-    load(f, 2);
-    load(f, 4);
-    assert_int_equal(qm_cache_prefetch(f->cache, 3, 7, &prefetched), 0);
-    qm_cache_fill(f->cache, prefetched, below(3));
-    write_through(f, 2 * BLOCK + 500, BLOCK + 20); /* 12 bytes of 2, all of 3, 8 of 4 */
-    assert_int_equal(stats_of(f->cache).prefetch_blocks, 1);
-    assert_int_equal(stats_of(f->cache).main_blocks, 2);
-    expect_cached(f, 2, below(2));
-    expect_cached(f, 4, below(4));
-    assert_int_equal(qm_cache_demand(f->cache, 3, buf, 0, BLOCK, &found), 0);
-    assert_int_equal(found.outcome, QM_PREFETCH_HIT);
-    assert_memory_equal(buf, below(3), BLOCK);
-
-    struct write *w = begin_write(f, 2 * BLOCK + 1, 3 * BLOCK - 2);
-
-    memset(device + w->offset, 0, w->count);
-    end_write(f, w, QM_WRITE_ZEROS);
-    for (uint64_t b = 2; b <= 4; b++)
-        expect_cached(f, b, below(b));
-    tear_down(f);
-}
-
-/* Neither allocates nor makes more recent. */
-TEST(test_no_recency)
-{
-    struct fixture *f = set_up(3, 0);
-
-    for (uint64_t b = 0; b < 3; b++)
-        load(f, b);
-    write_through(f, 0, BLOCK);
-    write_through(f, 10 * BLOCK, BLOCK);
-    assert_false(qm_cache_contains(f->cache, 10));
-    load(f, 3);
-    assert_false(qm_cache_contains(f->cache, 0));
-    assert_true(qm_cache_contains(f->cache, 1));
-    assert_int_equal(stats_of(f->cache).hits, 0);
-    tear_down(f);
-}
-
-/* A failed write, or trim: what is below is not known. */
-TEST(test_drop)
-{
-    struct fixture *f = set_up(8, 3);
-    struct qm_fill *prefetched, *prefetching;
-
-    load(f, 1);
-    assert_int_equal(qm_cache_prefetch(f->cache, 2, 7, &prefetched), 0);
-    qm_cache_fill(f->cache, prefetched, below(2));
-    assert_int_equal(qm_cache_prefetch(f->cache, 3, 7, &prefetching), 0);
-    end_write(f, begin_write(f, 1 * BLOCK + 500, 2 * BLOCK), QM_WRITE_DROP);
-    for (uint64_t b = 1; b <= 3; b++)
-        assert_false(qm_cache_contains(f->cache, b));
-    assert_int_equal(f->wasted, 2);
-    qm_cache_fill(f->cache, prefetching, below(3));
-    assert_false(qm_cache_contains(f->cache, 3));
-    assert_int_equal(f->wasted, 2);
-    assert_int_equal(stats_of(f->cache).detached, 1);
-    tear_down(f);
-}
-
 /* Two writes to the same bytes at the same time, in both orders of their ends: nobody
  * knows which is below now. */
 TEST(test_conflict)
@@ -402,21 +335,6 @@ TEST(test_evicted_during_write)
     end_read(f, &r);
     assert_false(qm_cache_contains(f->cache, 3));
     expect_current(f, 3);
-    tear_down(f);
-}
-
-/* Many writes to one block use up the reserve of buffers again and again. */
-TEST(test_many_updates)
-{
-    struct fixture *f = set_up(2, 0);
-
-    load(f, 3);
-    load(f, 4);
-    for (int i = 0; i < 500; i++) {
-        write_through(f, 3 * BLOCK + i, 700);
-        expect_cached(f, 3, below(3));
-        expect_cached(f, 4, below(4));
-    }
     tear_down(f);
 }
 
@@ -491,24 +409,4 @@ TEST(test_peek)
     assert_int_equal(stats_of(f->cache).hits, 1);
     assert_int_equal(stats_of(f->cache).misses, 3);
     tear_down(f);
-}
-
-/* Without data the same blocks stay and go. */
-TEST(test_without_data)
-{
-    struct qm_cache *cache = new_cache(&(struct qm_cache_config){
-        .block_size = BLOCK, .blocks = 4, .shards = 1, .eviction = "lru"});
-    struct qm_lookup found, filling;
-    struct qm_cache_write w;
-
-    assert_int_equal(qm_cache_demand(cache, 1, NULL, 0, BLOCK, &found), 0);
-    qm_cache_fill(cache, found.fill, NULL);
-    assert_int_equal(qm_cache_demand(cache, 2, NULL, 0, BLOCK, &filling), 0);
-    qm_cache_write_begin(cache, &w, BLOCK, 2 * BLOCK);
-    qm_cache_write_end(cache, &w, QM_WRITE_DATA, NULL);
-    assert_true(qm_cache_contains(cache, 1));
-    assert_false(qm_cache_contains(cache, 2));
-    qm_cache_fill(cache, filling.fill, NULL);
-    assert_false(qm_cache_contains(cache, 2));
-    qm_cache_free(cache);
 }
