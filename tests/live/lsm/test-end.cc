@@ -71,8 +71,7 @@ static void compact(Options o, lsm::Config c, Observer &seen)
     o.listeners.push_back(observer);
     auto db = open(o, d / "db");
     for (long first = 0; first < 2; first++) {
-        write_keys(*db, first, 2000, 2);
-        OK(db->Flush(FlushOptions()));
+        flush_keys(*db, first, 2000, 2);
         CHECK(seen.flushed > 100 && seen.flushed == attached->stats().blocks);
     }
     OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
@@ -134,8 +133,7 @@ TEST(test_interrupted)
     auto db = open(o, d / "db");
     seen->db = db.get();
     for (long first = 0; first < 2; first++) {
-        write_keys(*db, first, 2000, 2);
-        OK(db->Flush(FlushOptions()));
+        flush_keys(*db, first, 2000, 2);
     }
     uint64_t before = attached->stats().warmed;
     seen->cancel = true;
@@ -147,8 +145,7 @@ TEST(test_interrupted)
     seen->cancel = false;
     db = open(o, d / "db");
     o.env->SetBackgroundThreads(0, Env::HIGH); /* compactions' threads flush */
-    write_keys(*db, 3000, 3100);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 3000, 3100);
     o.env->SetBackgroundThreads(1, Env::HIGH);
     CHECK(attached->stats().warmed > before);
     CHECK(blocks_read([&] { read_keys(*db, 3000, 3100); }) == 0);

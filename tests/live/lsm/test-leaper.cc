@@ -75,8 +75,7 @@ struct Predicted {
         attached = lsm::attach(o, c);
         CHECK(attached);
         db = open(o, d / "db");
-        write_keys(*db, 0, keys);
-        OK(db->Flush(FlushOptions()));
+        flush_keys(*db, 0, keys);
     }
     void compact()
     {
@@ -153,8 +152,7 @@ static void write_dump(const std::string &path, int intervals)
     CHECK(attached);
     auto db = open(o, d / "db");
     uint64_t seed = 5;
-    write_keys(*db, 0, 2000);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 0, 2000);
     for (int i = 0; i < intervals; i++) {
         long first = 200 * (i / 12 % 10);
         for (int k = 0; k < 800; k++)

@@ -50,8 +50,7 @@ static void expect(lsm::Verdict verdict, const char *says,
     /* What is said to work opens, writes and reads. */
     Scratch d;
     auto db = open(o, d / "db");
-    write_keys(*db, 0, 400);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 0, 400);
     read_keys(*db, 0, 400);
     db.reset();
     lsm::Stats s = attached->stats();
@@ -179,8 +178,7 @@ TEST(test_twice)
     CHECK(three);
     Scratch d;
     auto db = open(o, d / "db");
-    write_keys(*db, 0, 100);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 0, 100);
     CHECK(three->stats().warmed > 0 && one->stats().files == 0);
 }
 
@@ -246,8 +244,7 @@ TEST(test_foreign_files)
     OK(writer.Finish());
     CHECK(attached->stats().ranges == 1);
     auto db = open(o, d / "db");
-    write_keys(*db, 0, 400);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 0, 400);
     CHECK(attached->stats().ranges > 10);
 }
 
@@ -266,14 +263,12 @@ TEST(test_lifetimes)
             attached = lsm::attach(o, c);
             db = open(o, d / "db");
         }
-        write_keys(*db, 0, 200);
-        OK(db->Flush(FlushOptions()));
+        flush_keys(*db, 0, 200);
         if (which == 0)
             attached.handle.reset();
         if (which == 1)
             attached->detach();
-        write_keys(*db, 0, 200);
-        OK(db->Flush(FlushOptions()));
+        flush_keys(*db, 0, 200);
         read_keys(*db, 0, 200);
         db.reset();
         if (attached)
@@ -290,8 +285,7 @@ TEST(test_lifetimes)
         auto attached = lsm::attach(o, still(QM_LSM_ALL));
         auto db = open(o, d / "db");
         if (!again)
-            write_keys(*db, 0, 200);
-        OK(db->Flush(FlushOptions()));
+            flush_keys(*db, 0, 200);
         read_keys(*db, 0, 200);
         CHECK((attached->stats().hits > 0) == !again);
     }
@@ -318,8 +312,7 @@ TEST(test_parallel)
         if (later)
             OK(db->SetOptions({{"compression_opts", "{parallel_threads=4;}"}}));
         for (int round = 0; round < 3; round++) {
-            write_keys(*db, 0, 8000);
-            OK(db->Flush(FlushOptions()));
+            flush_keys(*db, 0, 8000);
             OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
         }
         std::string value;
@@ -340,14 +333,11 @@ TEST(test_entry_stats)
     auto cache = NewLRUCache(4 << 20);
     size_t left = 0;
     for (int again = 0; again < 2; again++) {
-        Scratch d;
         std::string text;
         Options o = options_of(cache);
-        auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        auto db = open(o, d / "db");
-        write_keys(*db, 0, 200);
-        OK(db->Flush(FlushOptions()));
-        CHECK(db->GetProperty(DB::Properties::kBlockCacheEntryStats, &text));
+        Watched w(o, still(QM_LSM_ALL));
+        flush_keys(*w.db, 0, 200);
+        CHECK(w.db->GetProperty(DB::Properties::kBlockCacheEntryStats, &text));
     }
     cache->ApplyToAllEntries(
         [&left](const Slice &key, void *, size_t, Cache::DeleterFn) {
@@ -436,31 +426,30 @@ static unsigned make_and_drop(DB *db, lsm::Handle *handle, const Options &plain)
 TEST(test_dropped)
 {
     enum { FAMILIES = 30 };
-    Scratch d;
     Options o = options_of(NewLRUCache(1 << 20)), plain = o;
-    auto attached = lsm::attach(o, still(QM_LSM_ADAPTIVE));
-    auto db = open(o, d / "db");
-    const uint32_t own = attached->stats().ranges; /* of the default family */
+    Watched w(o, still(QM_LSM_ADAPTIVE));
+    const uint32_t own = w.attached->stats().ranges; /* of the default family */
     for (unsigned late = 0; late < 2; late++) {
         std::atomic<bool> ends{late == 0};
         std::thread reader([&] {
             while (!ends)
-                attached->read(key_of(2), 1);
+                w.attached->read(key_of(2), 1);
         });
         for (unsigned i = 0; i < FAMILIES; i++) {
-            uint64_t files = attached->stats().files, reads = attached->stats().reads;
-            CHECK(make_and_drop(db.get(), attached.handle.get(), plain) == 1);
-            for (unsigned k = 0; k < 10000 && attached->stats().ranges > own; k++) {
-                attached->tick();
+            uint64_t files = w.attached->stats().files,
+                     reads = w.attached->stats().reads;
+            CHECK(make_and_drop(w.db.get(), w.attached.handle.get(), plain) == 1);
+            for (unsigned k = 0; k < 10000 && w.attached->stats().ranges > own; k++) {
+                w.attached->tick();
                 usleep(k > 0 ? 1000 : 0); /* RocksDB may still tell of something */
             }
-            CHECK(attached->stats().ranges == own);
-            CHECK(attached->stats().files == files + 1);
-            CHECK(attached->stats().reads > reads);
+            CHECK(w.attached->stats().ranges == own);
+            CHECK(w.attached->stats().files == files + 1);
+            CHECK(w.attached->stats().reads > reads);
         }
         ends = true;
         reader.join();
-        CHECK(late || attached->stats().reads == FAMILIES);
+        CHECK(late || w.attached->stats().reads == FAMILIES);
     }
 }
 

@@ -38,11 +38,9 @@ static void warm_all(Options o, lsm::Config c)
     auto attached = lsm::attach(o, c);
     CHECK(attached && attached.verdict == lsm::Verdict::works && attached.says.empty());
     auto db = open(o, d / "db");
-    write_keys(*db, 0, 400);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 0, 400);
     CHECK(blocks_read([&] { read_keys(*db, 0, 400); }) == 0);
-    write_keys(*db, 0, 400, 2);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 0, 400, 2);
     OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
     CHECK(blocks_read([&] { read_keys(*db, 0, 400); }) == 0);
     lsm::Stats s = attached->stats();
@@ -82,13 +80,10 @@ TEST(test_partitioned)
             t.metadata_block_size = 256;
             t.cache_index_and_filter_blocks = in_cache;
         });
-        Scratch d;
-        auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        auto db = open(o, d / "db");
-        write_keys(*db, 0, 400);
-        OK(db->Flush(FlushOptions()));
-        read_keys(*db, 0, 400);
-        lsm::Stats s = attached->stats();
+        Watched w(o, still(QM_LSM_ALL));
+        flush_keys(*w.db, 0, 400);
+        read_keys(*w.db, 0, 400);
+        lsm::Stats s = w.attached->stats();
         /* Data blocks hit, and are told from the parts of the index. */
         CHECK(s.warmed == s.blocks && s.hits == 400 && s.misses == 0 &&
               s.failures == 0);
@@ -109,15 +104,12 @@ TEST(test_dictionary)
             if (which >= 2)
                 t.index_type = BlockBasedTableOptions::kTwoLevelIndexSearch;
         });
-        Scratch d;
-        auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        auto db = open(o, d / "db");
+        Watched w(o, still(QM_LSM_ALL));
         if (which % 2 == 1)
-            OK(db->SetOptions({{"compression_opts", "{max_dict_bytes=4096;}"}}));
-        write_keys(*db, 0, 400);
-        OK(db->Flush(FlushOptions()));
-        read_keys(*db, 0, 400);
-        lsm::Stats s = attached->stats();
+            OK(w.db->SetOptions({{"compression_opts", "{max_dict_bytes=4096;}"}}));
+        flush_keys(*w.db, 0, 400);
+        read_keys(*w.db, 0, 400);
+        lsm::Stats s = w.attached->stats();
         /* RocksDB tells of a dictionary's blocks late: with a later change of options
          * their bounds are not known, but they are told from the dictionary. */
         CHECK(s.hits + s.misses == 400 && s.failures == 0);
@@ -131,15 +123,12 @@ TEST(test_off)
     for (auto mode : {QM_LSM_OFF, QM_LSM_ERASE, QM_LSM_FLUSH}) {
         auto cache = NewLRUCache(8 << 20);
         Options o = options_of(cache);
-        Scratch d;
-        auto attached = lsm::attach(o, still(mode));
-        auto db = open(o, d / "db");
-        write_keys(*db, 0, 400);
-        OK(db->Flush(FlushOptions()));
-        CHECK((blocks_read([&] { read_keys(*db, 0, 400); }) == 0) ==
+        Watched w(o, still(mode));
+        flush_keys(*w.db, 0, 400);
+        CHECK((blocks_read([&] { read_keys(*w.db, 0, 400); }) == 0) ==
               (mode == QM_LSM_FLUSH));
         size_t before = entries(*cache);
-        OK(db->CompactRange(
+        OK(w.db->CompactRange(
             [] {
                 CompactRangeOptions force;
                 force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
@@ -147,8 +136,8 @@ TEST(test_off)
             }(),
             nullptr, nullptr));
         CHECK(mode == QM_LSM_OFF ? entries(*cache) == before : entries(*cache) < 5);
-        CHECK(blocks_read([&] { read_keys(*db, 0, 400); }) > 0);
-        lsm::Stats s = attached->stats();
+        CHECK(blocks_read([&] { read_keys(*w.db, 0, 400); }) > 0);
+        lsm::Stats s = w.attached->stats();
         CHECK(s.level_blocks[0] > 30 && s.blocks > s.level_blocks[0]);
         CHECK(s.warmed == (mode == QM_LSM_FLUSH ? s.level_blocks[0] : 0));
     }
@@ -160,32 +149,28 @@ TEST(test_selective)
     for (bool keyed : {false, true}) {
         auto cache = NewLRUCache(8 << 20);
         Options o = options_of(cache);
-        Scratch d;
-        auto attached = lsm::attach(o, still(QM_LSM_SELECTIVE));
-        auto db = open(o, d / "db");
+        Watched w(o, still(QM_LSM_SELECTIVE));
         o.disable_auto_compactions = true;
-        write_keys(*db, 0, 400);
-        OK(db->Flush(FlushOptions()));
-        OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+        flush_keys(*w.db, 0, 400);
+        OK(w.db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
         for (int round = 0; round < 4; round++) {
             if (keyed)
                 for (long i = 100; i < 160; i++)
-                    attached->read(key_of(i));
+                    w.attached->read(key_of(i));
             for (int again = 0; again < 3; again++)
-                read_keys(*db, 100, 160);
+                read_keys(*w.db, 100, 160);
             if (keyed) /* these are read, too, but not told */
-                read_keys(*db, 300, 360);
-            attached->tick();
+                read_keys(*w.db, 300, 360);
+            w.attached->tick();
         }
-        lsm::Stats before = attached->stats();
-        write_keys(*db, 0, 400, 3);
-        OK(db->Flush(FlushOptions()));
-        OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
-        lsm::Stats after = attached->stats();
+        lsm::Stats before = w.attached->stats();
+        flush_keys(*w.db, 0, 400, 3);
+        OK(w.db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+        lsm::Stats after = w.attached->stats();
         CHECK(after.warmed > before.warmed);
         CHECK(after.warmed - before.warmed < (after.blocks - before.blocks) / 2);
-        CHECK(blocks_read([&] { read_keys(*db, 105, 155); }) == 0);
-        CHECK(blocks_read([&] { read_keys(*db, 200, 290); }) > 3);
+        CHECK(blocks_read([&] { read_keys(*w.db, 105, 155); }) == 0);
+        CHECK(blocks_read([&] { read_keys(*w.db, 200, 290); }) > 3);
         CHECK(after.writes >= 134);
     }
 }
@@ -202,14 +187,11 @@ TEST(test_bounds)
             c.warm_bytes = 4096;
         else
             c.share = .004;
-        Scratch d;
-        auto attached = lsm::attach(o, c);
-        auto db = open(o, d / "db");
-        write_keys(*db, 0, 400);
-        OK(db->Flush(FlushOptions()));
-        lsm::Stats s = attached->stats();
+        Watched w(o, c);
+        flush_keys(*w.db, 0, 400);
+        lsm::Stats s = w.attached->stats();
         CHECK(s.cut == 1 && s.warmed >= 3 && s.warmed <= 5 && s.blocks > 30);
-        read_keys(*db, 0, 400);
+        read_keys(*w.db, 0, 400);
     }
 }
 
@@ -226,8 +208,7 @@ TEST(test_time)
         Options o2 = options_of(cache);
         auto attached = lsm::attach(o2, c);
         auto db = open(o2, d / "db");
-        write_keys(*db, 0, 400);
-        OK(db->Flush(FlushOptions()));
+        flush_keys(*db, 0, 400);
         CHECK(attached->stats().cut == 1 && attached->stats().warmed <= 1);
     }
     c.warm_ms = 600000;
@@ -320,20 +301,18 @@ TEST(test_read_error)
         auto env = NewCompositeEnv(faults);
         Options o = options_of(NewLRUCache(8 << 20));
         o.env = env.get();
-        Scratch d;
-        auto attached = lsm::attach(o, still(QM_LSM_ALL));
-        auto db = open(o, d / "db");
-        write_keys(*db, 0, 400);
+        Watched w(o, still(QM_LSM_ALL));
+        write_keys(*w.db, 0, 400);
         faults->from = from;
         faults->to = 40 << 10; /* 400 keys are some 46 KiB */
-        OK(db->Flush(FlushOptions()));
+        OK(w.db->Flush(FlushOptions()));
         faults->to = 0;
-        lsm::Stats s = attached->stats();
+        lsm::Stats s = w.attached->stats();
         CHECK(s.failures == 1 && s.cut == 0 && s.blocks > 30);
         CHECK(from == 0 ? s.warmed == 0 : s.warmed >= 3 && s.warmed <= 8);
-        db.reset();
-        db = open(o, d / "db");
-        read_keys(*db, 0, 400);
+        w.db.reset();
+        w.db = open(o, w.d / "db");
+        read_keys(*w.db, 0, 400);
     }
 }
 
@@ -345,20 +324,18 @@ TEST(test_strict)
         Options o = options_of(cache);
         auto c = still(QM_LSM_ALL);
         Cache::Handle *pinned = nullptr;
-        Scratch d;
         c.share = 1;
-        auto attached = lsm::attach(o, c);
-        auto db = open(o, d / "db");
-        write_keys(*db, 0, 400);
+        Watched w(o, c);
+        write_keys(*w.db, 0, 400);
         OK(cache->Insert("pinned", nullptr, (64 << 10) - room - cache->GetUsage(),
                          nullptr, &pinned));
-        OK(db->Flush(FlushOptions()));
+        OK(w.db->Flush(FlushOptions()));
         cache->Release(pinned, true);
-        lsm::Stats s = attached->stats();
+        lsm::Stats s = w.attached->stats();
         CHECK(s.failures == 0 && s.files == 1);
         CHECK(room == 600 ? s.cut == 1 && s.warmed == 0
                           : s.cut == 0 && s.warmed == s.blocks);
-        read_keys(*db, 0, 400);
+        read_keys(*w.db, 0, 400);
     }
 }
 
@@ -395,27 +372,24 @@ TEST(test_cold)
     auto cache = NewLRUCache(64 << 10, 0, false, .5, asking);
     Options o = options_of(cache);
     o.disable_auto_compactions = true;
-    Scratch d;
-    auto attached = lsm::attach(o, still(QM_LSM_SELECTIVE));
-    auto db = open(o, d / "db");
-    asking->ask = [&] { attached->stats(); };
-    write_keys(*db, 0, 800);
-    OK(db->Flush(FlushOptions()));
-    read_keys(*db, 0, 800);
+    Watched w(o, still(QM_LSM_SELECTIVE));
+    asking->ask = [&] { w.attached->stats(); };
+    flush_keys(*w.db, 0, 800);
+    read_keys(*w.db, 0, 800);
     for (int i = 0; i < 12; i++) {
-        read_keys(*db, 100, 140);
-        attached->tick();
+        read_keys(*w.db, 100, 140);
+        w.attached->tick();
     }
     CHECK(cache->GetUsage() > cache->GetCapacity() * 9 / 10);
-    uint64_t before = attached->stats().blocks;
+    uint64_t before = w.attached->stats().blocks;
     CompactRangeOptions force;
     force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
     asking->armed = true;
-    OK(db->CompactRange(force, nullptr, nullptr));
+    OK(w.db->CompactRange(force, nullptr, nullptr));
     CHECK(asking->asked == 1);
     /* The hot ones were not among them, though they died a moment later. */
-    CHECK(attached->stats().cold > 10 && attached->stats().cold + 4 <= before);
-    CHECK(blocks_read([&] { read_keys(*db, 100, 140); }) == 0);
+    CHECK(w.attached->stats().cold > 10 && w.attached->stats().cold + 4 <= before);
+    CHECK(blocks_read([&] { read_keys(*w.db, 100, 140); }) == 0);
 }
 
 static unsigned deleted_files_open()
@@ -476,16 +450,14 @@ TEST(test_several)
     lsm::Stats a = one->stats(), b = two->stats();
     CHECK(a.hits >= 600 && b.hits >= 300 && a.misses + b.misses == 0);
     one->detach();
-    write_keys(*db, 0, 300);
-    OK(db->Flush(FlushOptions()));
+    flush_keys(*db, 0, 300);
     CHECK(one->stats().warmed == a.warmed); /* the database goes on without */
     CHECK(blocks_read([&] { read_keys(*db, 0, 300); }) > 0);
     for (auto *h : handles)
         OK(db->DestroyColumnFamilyHandle(h));
     db.reset();
     two.handle.reset(); /* before its database */
-    write_keys(*db2, 0, 100);
-    OK(db2->Flush(FlushOptions()));
+    flush_keys(*db2, 0, 100);
 }
 
 /* Files of deletions and of ranges of deletions, and a snapshot that keeps them. */
@@ -494,28 +466,25 @@ TEST(test_tombstones)
     auto cache = NewLRUCache(8 << 20);
     Options o = options_of(cache);
     o.disable_auto_compactions = true;
-    Scratch d;
-    auto attached = lsm::attach(o, still(QM_LSM_ALL));
-    auto db = open(o, d / "db");
-    write_keys(*db, 0, 300);
-    OK(db->Flush(FlushOptions()));
-    const Snapshot *snapshot = db->GetSnapshot();
+    Watched w(o, still(QM_LSM_ALL));
+    flush_keys(*w.db, 0, 300);
+    const Snapshot *snapshot = w.db->GetSnapshot();
     for (long i = 0; i < 300; i++)
-        OK(db->Delete(WriteOptions(), key_of(i)));
-    OK(db->Flush(FlushOptions()));
-    OK(db->DeleteRange(WriteOptions(), db->DefaultColumnFamily(), key_of(0),
-                       key_of(150)));
-    OK(db->Flush(FlushOptions())); /* no point key at all */
-    OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+        OK(w.db->Delete(WriteOptions(), key_of(i)));
+    OK(w.db->Flush(FlushOptions()));
+    OK(w.db->DeleteRange(WriteOptions(), w.db->DefaultColumnFamily(), key_of(0),
+                         key_of(150)));
+    OK(w.db->Flush(FlushOptions())); /* no point key at all */
+    OK(w.db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
     ReadOptions then;
     then.snapshot = snapshot;
     std::string value;
     for (long i = 0; i < 300; i++) {
-        OK(db->Get(then, key_of(i), &value));
-        CHECK(db->Get(ReadOptions(), key_of(i), &value).IsNotFound());
+        OK(w.db->Get(then, key_of(i), &value));
+        CHECK(w.db->Get(ReadOptions(), key_of(i), &value).IsNotFound());
     }
-    db->ReleaseSnapshot(snapshot);
-    CHECK(attached->stats().failures == 0);
+    w.db->ReleaseSnapshot(snapshot);
+    CHECK(w.attached->stats().failures == 0);
 }
 
 /* What is in use when an interval ends does not change how long a block seems to stay.
@@ -528,24 +497,21 @@ TEST(test_pinned)
         auto cache = NewLRUCache(64 << 10, 0);
         Cache::Handle *handle = nullptr;
         uint64_t seed = 3;
-        Scratch d;
         Options o = options_of(cache);
         o.write_buffer_size = 4 << 20; /* one file, always the same */
-        auto attached = lsm::attach(o, still(QM_LSM_ADAPTIVE));
-        auto db = open(o, d / "db");
+        Watched w(o, still(QM_LSM_ADAPTIVE));
         if (pinned) {
             OK(cache->Insert("pinned", nullptr, 4000, nullptr, &handle));
             cache->SetCapacity((64 << 10) + cache->GetPinnedUsage());
         }
-        write_keys(*db, 0, 1600);
-        OK(db->Flush(FlushOptions()));
+        flush_keys(*w.db, 0, 1600);
         for (int i = 0; i < 12; i++) {
             for (int k = 0; k < 400; k++)
-                read_keys(*db, static_cast<long>(rnd(&seed) % 1600), 1600, 1600);
-            attached->tick();
+                read_keys(*w.db, static_cast<long>(rnd(&seed) % 1600), 1600, 1600);
+            w.attached->tick();
         }
-        window[pinned] = attached->stats().window;
-        db.reset();
+        window[pinned] = w.attached->stats().window;
+        w.db.reset();
         if (handle)
             cache->Release(handle, true);
     }

@@ -142,6 +142,23 @@ inline void write_keys(rocksdb::DB &db, long from, long to, long step = 1)
                   std::string(100, char('a' + i % 26))));
 }
 
+inline void flush_keys(rocksdb::DB &db, long from, long to, long step = 1)
+{
+    write_keys(db, from, to, step);
+    OK(db.Flush(rocksdb::FlushOptions()));
+}
+
+/* A database with the library, in a directory of its own. */
+struct Watched {
+    Scratch d;
+    quickmine::lsm::Attached attached;
+    std::unique_ptr<rocksdb::DB> db;
+    Watched(rocksdb::Options &o, const quickmine::lsm::Config &c)
+        : attached(quickmine::lsm::attach(o, c)), db(open(o, d / "db"))
+    {
+    }
+};
+
 /* TEST(name) { ... } is a test, which its program runs in the order of its file. */
 struct Test {
     const char *name;
