@@ -38,15 +38,17 @@ refused() {
         { cat "$T/refused.log" >&2; fail "does not say '$message': $*"; }
 }
 
-# misused FUNCTION MESSAGE ARGS...: FUNCTION, which writes to $T/out and perhaps $T/err, must end
-# with 2 for these arguments, and say MESSAGE.
-misused() {
-    local function=$1 message=$2 rc=0; shift 2
+# ends STATUS FUNCTION MESSAGE ARGS...: FUNCTION, which writes to $T/out and perhaps $T/err, must
+# end with STATUS, and say MESSAGE.
+ends() {
+    local want=$1 function=$2 message=$3 rc=0; shift 3
     "$function" "$@" || rc=$?
-    [ $rc = 2 ] || fail "status $rc: $*"
-    cat "$T/out" "$T/err" 2>/dev/null >"$T/misused"
-    grep -q -- "$message" "$T/misused" || fail "another message: $* : $(cat "$T/misused")"
+    [ $rc = "$want" ] || fail "status $rc: $*"
+    cat "$T/out" "$T/err" 2>/dev/null >"$T/said"
+    grep -q -- "$message" "$T/said" || fail "another message: $* : $(cat "$T/said")"
+    ! grep -q Traceback "$T/said" || fail "$* : $(cat "$T/said")"
 }
+misused() { ends 2 "$@"; }
 
 # dates_changes PATH: whether a server believes its file system's change times (server/volume.c).
 dates_changes() {
