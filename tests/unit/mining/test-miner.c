@@ -64,32 +64,6 @@ TEST_ON(test_figure_3, unlimited_5, struct qm_prefetcher *p)
     free(list.v);
 }
 
-TEST_ON(test_figure_3_oblivious, unlimited_5, struct qm_prefetcher *p)
-{
-    const uint64_t both[] = {2, 6, 3, 7, 4, 8, 5, 6, 7};
-    assert_int_equal(read_blocks(p, both, 9), 0);
-    struct rule_list list = all_rules(p);
-    expect_rule(&list, 2, 6, 3, 1);
-    expect_rule(&list, 2, 6, 7, 1);
-    expect_rule(&list, 2, 6, 4, 1);
-    expect_rule(&list, 5, 6, 7, 1);
-    expect_rule(&list, 2, 3, 5, 0);
-    free(list.v);
-}
-
-TEST_ON(test_repeats, unlimited_5, struct qm_prefetcher *p)
-{
-    /* 1 2 1 2 3: the prefix 1 & 1 is none, and neither 1 nor 2 follows 1 & 2. */
-    const uint64_t blocks[] = {1, 1, 2, 1, 1, 1, 2, 3, 3};
-    assert_int_equal(read_blocks(p, blocks, 9), 0);
-    struct rule_list list = all_rules(p);
-    assert_int_equal(list.n, 2);
-    /* (i, j) of 1 & 2: (0, 1), (0, 3), (2, 3) each see the 3. */
-    expect_rule(&list, 1, 2, 3, 3);
-    expect_rule(&list, 2, 1, 3, 1);
-    free(list.v);
-}
-
 TEST_ON(test_too_short, unlimited_5, struct qm_prefetcher *p)
 {
     struct qm_work *work;

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "mining/quickmine/suffixes.h"
 #include "model.h"
 
 static struct qm_mining_config defaults(void)
@@ -230,45 +229,6 @@ TEST(test_candidates)
     p->ops->destroy(p);
 }
 
-/* The defaults keep what they say: established suffixes outlive what is seen once. */
-TEST(test_grace)
-{
-    struct qm_mining_config config = defaults();
-    struct qm_suffixes list = {0};
-    for (uint64_t b = 0; b < 8; b++) {
-        for (uint64_t i = 0; i < 20 - b; i++) {
-            assert_int_equal(qm_suffixes_add(&list, b, config.max_suffix, config.grace),
-                             0);
-        }
-    }
-    for (uint64_t b = 100; b < 1000; b++) {
-        assert_int_equal(qm_suffixes_add(&list, b, config.max_suffix, config.grace), 0);
-        assert_int_equal(list.n, config.max_suffix);
-        for (unsigned i = 0; i < config.degree; i++) {
-            assert_int_equal(list.v[i].block, i);
-        }
-        /* The newest ones are safe, with a support of 1 each. */
-        for (uint64_t young = b; young + config.grace >= b && young >= 100; young--) {
-            size_t i = 0;
-            while (i < list.n && list.v[i].block != young) {
-                i++;
-            }
-            assert_true(i < list.n);
-        }
-    }
-    /* All in their grace period: then nobody is safe, and the bound holds. */
-    list.n = 0;
-    for (uint64_t b = 0; b < 20; b++) {
-        assert_int_equal(qm_suffixes_add(&list, b, 4, 100), 0);
-        assert_true(list.n <= 4);
-    }
-    const uint64_t left[] = {0, 1, 2, 19};
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(list.v[i].block, left[i]);
-    }
-    free(list.v);
-}
-
 /* A prefix with so many suffixes that its record is larger than many pages. */
 TEST(test_large_record)
 {
@@ -387,29 +347,6 @@ TEST(test_purge)
     assert_int_equal(p->ops->purge(p, 0), 0);
     assert_int_equal(p->ops->purge(p, UINT64_MAX), 0);
     assert_int_equal(stats_of(p).prefixes, 1);
-    p->ops->destroy(p);
-}
-
-/* Purging together with max_prefix, which takes from the same end. */
-TEST(test_purge_and_bound)
-{
-    struct qm_mining_config config = defaults();
-    config.purge_after = 10;
-    config.max_prefix = 50;
-    struct qm_prefetcher *p = make_quickmine(&config);
-    struct rng rng = {9};
-    for (uint64_t now = 0; now < 3000; now++) {
-        uint64_t blocks[6];
-        random_blocks(&rng, 30, blocks, 6);
-        if (rng_below(&rng, 20) > 0) {
-            assert_int_equal(read_blocks(p, blocks, 6), 0);
-        }
-        assert_int_equal(p->ops->purge(p, now), 0);
-        assert_true(stats_of(p).prefixes <= 50);
-    }
-    assert_int_equal(p->ops->purge(p, 4000), 0);
-    assert_int_equal(stats_of(p).prefixes, 0);
-    assert_int_equal(stats_of(p).rules, 0);
     p->ops->destroy(p);
 }
 
