@@ -9,47 +9,12 @@
 #include <sys/mman.h>
 
 #include "testing.h"
+#include "tests/unit/no-memory.h"
 
 #define BLOCK 4096
 
-static long countdown = -1; /* allocations that still succeed; -1: all */
-static unsigned long asked;
-static size_t asked_bytes;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void *__real_mmap64(void *at, size_t size, int prot, int flags, int fd, off_t offset);
 void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off_t offset);
-
-static bool refuse(size_t size)
-{
-    asked++;
-    asked_bytes += size;
-    if (countdown > 0)
-        countdown--;
-    else if (countdown == 0)
-        return true;
-    return false;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return refuse(size) ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse(n * size) ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return refuse(size) ? NULL : __real_aligned_alloc(alignment, size);
-}
 
 void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off_t offset)
 {

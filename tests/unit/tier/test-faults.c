@@ -5,46 +5,17 @@
  *
  * Linked with --wrap for malloc, calloc, aligned_alloc and strdup. */
 #include "disk.h"
+#include "tests/unit/no-memory.h"
 
 #define BLOCK  4096u
 #define BLOCKS 200u
 
-static long countdown = -1; /* allocations that still succeed; -1: all */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
 char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
 char *__wrap_strdup(const char *s);
-
-static bool refuse(void)
-{
-    if (countdown > 0)
-        countdown--;
-    return countdown == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return refuse() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return refuse() ? NULL : __real_aligned_alloc(alignment, size);
-}
 
 char *__wrap_strdup(const char *s)
 {
-    return refuse() ? NULL : __real_strdup(s);
+    return refuse(strlen(s) + 1) ? NULL : __real_strdup(s);
 }
 
 static struct disk *disk;
@@ -538,7 +509,7 @@ TEST_WITH(test_no_memory, setup, teardown)
 
     use(t, 3000);
     assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
-    for (n = 1; r == ENOMEM; n++) {
+    for (n = 0; r == ENOMEM; n++) {
         struct qm_tier_io io = disk_io(disk);
         struct qm_tier_config c = config(&io);
         char err[400];
@@ -559,14 +530,14 @@ TEST_WITH(test_no_memory, setup, teardown)
     assert_true(n > 20);
     use(t, 1000);
     r = ENOMEM;
-    for (n = 1; r == ENOMEM; n++) {
+    for (n = 0; r == ENOMEM; n++) {
         countdown = n;
         r = qm_tier_resize(t, 700 << 10);
         countdown = -1;
         use(t, 200);
     }
     assert_int_equal(r, 0);
-    countdown = 1; /* nothing else allocates */
+    countdown = 0; /* nothing else allocates */
     use(t, 5000);
     countdown = -1;
     assert_true(stats(t).capacity > (600 << 10) / BLOCK);
