@@ -59,26 +59,6 @@ TEST(test_registry)
     assert_null(qm_evict_find("LRU"));
 }
 
-TEST(test_lru_ops)
-{
-    const struct qm_evict_ops *ops = qm_evict_find("lru");
-    struct qm_evict_node n[4] = {
-        {.block = 0}, {.block = 1}, {.block = 2}, {.block = 3}};
-    void *lru = ops->create(4);
-
-    assert_non_null(lru);
-    assert_null(ops->evict(lru, 9));
-    for (int i = 0; i < 4; i++)
-        ops->insert(lru, &n[i]);
-    ops->touch(lru, &n[0]);
-    ops->remove(lru, &n[2]);
-    assert_ptr_equal(ops->evict(lru, 9), &n[1]);
-    assert_ptr_equal(ops->evict(lru, 9), &n[3]);
-    assert_ptr_equal(ops->evict(lru, 9), &n[0]);
-    assert_null(ops->evict(lru, 9));
-    ops->destroy(lru);
-}
-
 /* A large cache costs nothing until it is used. */
 TEST(test_memory_as_needed)
 {

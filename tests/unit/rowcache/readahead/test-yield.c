@@ -42,18 +42,6 @@ TEST_WITH(test_trial, begin, end)
     assert_int_equal(qm_rule_yield_allow(w, 1, good, 5000), 5000);
 }
 
-/* As many as are out on trial. */
-TEST_WITH(test_few_are_out, begin, end)
-{
-    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
-
-    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 60);
-    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 36);
-    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 0);
-    qm_rule_yield_give_back(w, arm, 10);
-    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 10);
-}
-
 /* One in four that are used soon is enough; one that has not been used tells nothing.
  */
 TEST_WITH(test_soon, begin, end)
