@@ -325,9 +325,9 @@ static void put_latency(FILE *out, const json_t *latency)
     fprintf(out,
             "quickmine_read_latency_seconds_bucket{le=\"+Inf\"} %" PRIi64 "\n"
             "quickmine_read_latency_seconds_count %" PRIi64 "\n"
-            "quickmine_read_latency_seconds_sum %.9g\n",
+            "quickmine_read_latency_seconds_sum %.15g\n",
             (int64_t)count, (int64_t)count,
-            json_number_value(json_object_get(latency, "mean")) * (double)count / 1e6);
+            json_number_value(json_object_get(latency, "sum")) / 1e6);
 }
 
 static void put_info(FILE *out, const json_t *stats)

@@ -223,6 +223,7 @@ static void put_latency(const struct report *r, json_t *o)
     if (r->base)
         qms_stats_latency_since(&l, &r->base->latency);
     put(latency, "count", l.count);
+    json_object_set_new(latency, "sum", micros((double)l.sum_ns / 1000));
     json_object_set_new(latency, "mean", micros(l.mean));
     json_object_set_new(latency, "p50", micros(l.p50));
     json_object_set_new(latency, "p90", micros(l.p90));

@@ -135,13 +135,13 @@ static double percentile(const uint64_t *buckets, uint64_t count, double share)
 
 void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latency)
 {
-    uint64_t *buckets = latency->buckets, ns = 0, max = 0, n;
+    uint64_t *buckets = latency->buckets, max = 0, n;
 
     memset(latency, 0, sizeof *latency);
     for (unsigned i = 0; i < QMS_STRIPES; i++) {
         const struct stripe *s = &stats->stripes[i];
 
-        ns += atomic_load_explicit(&s->ns, memory_order_relaxed);
+        latency->sum_ns += atomic_load_explicit(&s->ns, memory_order_relaxed);
         n = atomic_load_explicit(&s->max_ns, memory_order_relaxed);
         if (n > max)
             max = n;
@@ -153,7 +153,7 @@ void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latenc
     }
     if (latency->count == 0)
         return;
-    latency->mean = (double)ns / 1000 / (double)latency->count;
+    latency->mean = (double)latency->sum_ns / 1000 / (double)latency->count;
     latency->max = (double)max / 1000;
     latency->p50 = percentile(buckets, latency->count, 0.50);
     latency->p90 = percentile(buckets, latency->count, 0.90);
@@ -163,9 +163,7 @@ void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latenc
 void qms_stats_latency_since(struct qms_latency *latency,
                              const struct qms_latency *then)
 {
-    double sum =
-        latency->mean * (double)latency->count - then->mean * (double)then->count;
-
+    latency->sum_ns -= then->sum_ns;
     latency->count = 0;
     latency->max = latency->mean = latency->p50 = latency->p90 = latency->p99 = 0;
     for (unsigned i = 0; i < BUCKETS; i++) {
@@ -176,7 +174,7 @@ void qms_stats_latency_since(struct qms_latency *latency,
     }
     if (latency->count == 0)
         return;
-    latency->mean = sum > 0 ? sum / (double)latency->count : 0;
+    latency->mean = (double)latency->sum_ns / 1000 / (double)latency->count;
     latency->p50 = percentile(latency->buckets, latency->count, 0.50);
     latency->p90 = percentile(latency->buckets, latency->count, 0.90);
     latency->p99 = percentile(latency->buckets, latency->count, 0.99);

@@ -39,11 +39,12 @@ struct qms_stats;
 
 #define QMS_LATENCY_BUCKETS 608
 
-/* Latencies of read requests, in microseconds.  Percentiles are off by at most 1/16.
- * Bucket i of the histogram counts requests that took about qms_stats_bucket_us(i); the
- * difference of two histograms gives the percentiles of the time between. */
+/* Latencies of read requests, in microseconds; sum_ns is exact.  Percentiles are off by
+ * at most 1/16. Bucket i of the histogram counts requests that took about
+ * qms_stats_bucket_us(i); the difference of two histograms gives the percentiles of the
+ * time between. */
 struct qms_latency {
-    uint64_t count;
+    uint64_t count, sum_ns;
     double mean, p50, p90, p99, max;
     uint64_t buckets[QMS_LATENCY_BUCKETS];
 };
