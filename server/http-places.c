@@ -14,11 +14,17 @@
 /* With the lock. */
 static void end_late(struct qms_http_places *p, uint64_t now)
 {
-    const uint64_t patience = p->taken == QMS_HTTP_PLACES ? SHORT : PATIENCE;
+    const bool full = p->taken == QMS_HTTP_PLACES;
+    const uint64_t patience = full ? SHORT : PATIENCE;
 
-    for (unsigned i = 0; i < QMS_HTTP_PLACES; i++)
-        if (p->places[i].fd != -1 && now - p->places[i].since > patience)
-            shutdown(p->places[i].fd, SHUT_RDWR); /* its owner closes it */
+    for (unsigned i = 0; i < QMS_HTTP_PLACES; i++) {
+        const struct qms_http_place *place = &p->places[i];
+
+        if (place->fd != -1 &&
+            (now - place->since > patience ||
+             (full && place->answered && now - place->entered > SHORT)))
+            shutdown(place->fd, SHUT_RDWR); /* its owner closes it */
+    }
 }
 
 static void *watch(void *opaque)
@@ -84,7 +90,8 @@ struct qms_http_place *qms_http_places_enter(struct qms_http_places *p, int fd)
         if (p->places[i].fd == -1)
             place = &p->places[i];
     if (place) {
-        *place = (struct qms_http_place){fd, qms_now()};
+        *place = (struct qms_http_place){.fd = fd, .entered = qms_now()};
+        place->since = place->entered;
         if (p->taken++ == 0)
             pthread_cond_signal(&p->wake);
     }
@@ -92,10 +99,20 @@ struct qms_http_place *qms_http_places_enter(struct qms_http_places *p, int fd)
     return place;
 }
 
+void qms_http_places_asked(struct qms_http_places *p, struct qms_http_place *place)
+{
+    pthread_mutex_lock(&p->lock);
+    if (place->answered)
+        place->since = qms_now();
+    place->answered = false;
+    pthread_mutex_unlock(&p->lock);
+}
+
 void qms_http_places_answered(struct qms_http_places *p, struct qms_http_place *place)
 {
     pthread_mutex_lock(&p->lock);
     place->since = qms_now();
+    place->answered = true;
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -384,15 +384,31 @@ static void connected(void *opaque, struct MHD_Connection *connection, void **pl
     }
 }
 
+static struct qms_http_place *place_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+/* Its first line is there.  What is returned is what answer() finds in *seen. */
+static void *begun(void *opaque, const char *uri, struct MHD_Connection *connection)
+{
+    struct qms_http *h = opaque;
+
+    if (place_of(connection))
+        qms_http_places_asked(&h->places, place_of(connection));
+    return NULL;
+}
+
 static void completed(void *opaque, struct MHD_Connection *connection, void **seen,
                       enum MHD_RequestTerminationCode how)
 {
     struct qms_http *h = opaque;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 
-    if (info && info->socket_context)
-        qms_http_places_answered(&h->places, info->socket_context);
+    if (place_of(connection))
+        qms_http_places_answered(&h->places, place_of(connection));
 }
 
 int qms_http_start(struct qms_http *h,
@@ -416,7 +432,8 @@ int qms_http_start(struct qms_http *h,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
         MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, connected, h,
-        MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, begun, h, MHD_OPTION_NOTIFY_COMPLETED, completed,
+        h, MHD_OPTION_END);
     if (!h->daemon) {
         int error = errno ? errno : EAGAIN;
 
