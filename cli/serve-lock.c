@@ -95,14 +95,35 @@ static int claim(int device, const char *path)
     return -1;
 }
 
-/* Locks the file at path, and leaves it open. */
-static int lock(const char *path, const char *what, int flags, bool read_only)
+/* Opens the lock at path, and makes it if there is none: for the directory's owner, who
+ * could not take it otherwise after root has served the device by hand. */
+static int open_lock(const char *path, const char *directory)
 {
-    int fd = open(path, flags, 0600);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     struct stat st;
 
-    if (fd == -1 && (errno == EACCES || errno == EROFS) && !(flags & O_CREAT))
+    if (fd == -1)
+        return errno == EEXIST ? open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600) : -1;
+    if (geteuid() == 0 && stat(directory, &st) == 0)
+        (void)!fchown(fd, st.st_uid, st.st_gid);
+    return fd;
+}
+
+/* Opens what is served. */
+static int open_device(const char *path, bool read_only)
+{
+    int fd = open(path, read_only ? O_RDONLY : O_RDWR);
+
+    if (fd == -1 && (errno == EACCES || errno == EROFS))
         fd = open(path, O_RDONLY); /* the backend will say what it thinks of that */
+    return fd;
+}
+
+/* Locks what is open, and leaves it open. */
+static int lock(int fd, const char *path, const char *what, bool read_only)
+{
+    struct stat st;
+
     if (fd == -1) {
         cli_fail("%s: %s", path, strerror(errno));
         return -1;
@@ -155,7 +176,8 @@ int serve_lock(const struct serve_file *file, const char *directory, bool read_o
         h = hash(hash(h, key), s->value);
         if (strcmp(key, "file") == 0) {
             has_file = true;
-            failed = lock(s->value, s->value, read_only ? O_RDONLY : O_RDWR, read_only);
+            failed =
+                lock(open_device(s->value, read_only), s->value, s->value, read_only);
         }
     }
     if (failed || has_file)
@@ -166,7 +188,7 @@ int serve_lock(const struct serve_file *file, const char *directory, bool read_o
         free(path);
         return cli_fail("out of memory"), -1;
     }
-    failed = lock(path, what, O_RDWR | O_CREAT | O_NOFOLLOW, read_only);
+    failed = lock(open_lock(path, directory), path, what, read_only);
     free(what);
     free(path);
     return failed;
