@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info.c - INFO, and metrics for Prometheus; see server.h. */
+/* info.c - INFO, and the same for Prometheus; see server.h. */
 #include <event2/buffer.h>
-#include <event2/http.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,8 +9,6 @@
 #include <unistd.h>
 
 #include "rowcache/server/server.h"
-
-static struct evhttp *http;
 
 static void add(struct qm_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -239,16 +236,12 @@ void cmd_info(struct client *c)
     qm_text_free(&text);
 }
 
-/* --- metrics --- */
-
-static void serve_metrics(struct evhttp_request *request, void *opaque)
+void info_metrics(struct server *s, struct evbuffer *out)
 {
-    struct server *s = opaque;
     struct number numbers[NUMBERS];
     size_t n = collect(s, numbers);
-    struct evbuffer *out = evbuffer_new();
 
-    for (size_t i = 0; out && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *name = numbers[i].name;
         bool total = strncmp(name, "total_", 6) == 0;
 
@@ -262,40 +255,4 @@ static void serve_metrics(struct evhttp_request *request, void *opaque)
                             numbers[i].gauge ? "gauge" : "counter", name,
                             numbers[i].gauge ? "" : "_total", numbers[i].value);
     }
-    evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type",
-                      "text/plain; version=0.0.4; charset=utf-8");
-    evhttp_send_reply(request, out ? 200 : 500, out ? "OK" : "out of memory", out);
-    if (out)
-        evbuffer_free(out);
-}
-
-int metrics_start(struct server *s)
-{
-    char *copy, *host, *port;
-    int r = -1;
-
-    if (!s->config->metrics)
-        return 0;
-    copy = strdup(s->config->metrics);
-    http = evhttp_new(s->base);
-    if (http && copy && qm_config_address(copy, &host, &port)) {
-        evhttp_set_allowed_methods(http, EVHTTP_REQ_GET);
-        evhttp_set_max_headers_size(http, 8192);
-        evhttp_set_max_body_size(http, 0);
-        evhttp_set_timeout(http, 10);
-        evhttp_set_cb(http, "/metrics", serve_metrics, s);
-        r = evhttp_bind_socket(http, *host ? host : "0.0.0.0", (uint16_t)atoi(port));
-    }
-    free(copy);
-    if (r == -1)
-        fprintf(stderr, "qm-rowcache: metrics: %s cannot be listened at\n",
-                s->config->metrics);
-    return r;
-}
-
-void metrics_end(struct server *s)
-{
-    if (http)
-        evhttp_free(http);
-    http = NULL;
 }

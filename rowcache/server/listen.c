@@ -17,11 +17,13 @@
 
 #include "rowcache/server/server.h"
 
+enum kind { CLIENTS, CLIENTS_TLS, METRICS };
+
 struct listener {
     struct listener *next;
     struct server *server;
     struct evconnlistener *at;
-    bool tls;
+    enum kind kind;
     char *path;        /* of a Unix socket */
     struct stat bound; /* what was made there */
 };
@@ -36,6 +38,10 @@ static void accepted(struct evconnlistener *at, evutil_socket_t fd,
     SSL *ssl = NULL;
     int one = 1;
 
+    if (l->kind == METRICS) {
+        metrics_new(s, fd);
+        return;
+    }
     s->connections++;
     if (s->clients_count >= s->max_clients) {
         s->rejected++;
@@ -52,7 +58,7 @@ static void accepted(struct evconnlistener *at, evutil_socket_t fd,
                         sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
             snprintf(name, sizeof name, "%s:%s", host, port);
     }
-    if (l->tls) {
+    if (l->kind == CLIENTS_TLS) {
         ssl = SSL_new(s->tls);
         if (!ssl || SSL_set_fd(ssl, fd) != 1) {
             SSL_free(ssl);
@@ -125,7 +131,7 @@ static bool is_there(const struct listener *l)
            st.st_mtim.tv_nsec == l->bound.st_mtim.tv_nsec;
 }
 
-static int add(struct server *s, int fd, bool tls, const char *path)
+static int add(struct server *s, int fd, enum kind kind, const char *path)
 {
     struct listener *l = calloc(1, sizeof *l);
 
@@ -134,7 +140,7 @@ static int add(struct server *s, int fd, bool tls, const char *path)
         return -1;
     }
     l->server = s;
-    l->tls = tls;
+    l->kind = kind;
     l->path = path ? strdup(path) : NULL;
     l->at = evconnlistener_new(s->base, accepted, l,
                                LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 511, fd);
@@ -150,7 +156,7 @@ static int add(struct server *s, int fd, bool tls, const char *path)
 }
 
 /* 0, or an errno value. */
-static int listen_at(struct server *s, const struct addrinfo *a, bool tls)
+static int listen_at(struct server *s, const struct addrinfo *a, enum kind kind)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int one = 1, error = 0;
@@ -158,7 +164,7 @@ static int listen_at(struct server *s, const struct addrinfo *a, bool tls)
     if (fd == -1)
         return errno;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == -1 || add(s, fd, tls, NULL) == -1) {
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == -1 || add(s, fd, kind, NULL) == -1) {
         error = errno;
         close(fd);
     }
@@ -178,7 +184,7 @@ static bool is_again(const struct addrinfo *found, const struct addrinfo *a)
 
 /* At all addresses that the name has here, as localhost two; without a name at the
  * first, which is of all. */
-static int listen_tcp(struct server *s, const char *address, bool tls)
+static int listen_tcp(struct server *s, const char *address, enum kind kind)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
@@ -196,7 +202,7 @@ static int listen_tcp(struct server *s, const char *address, bool tls)
     for (const struct addrinfo *a = found; a; a = *host ? a->ai_next : NULL) {
         if (is_again(found, a))
             continue;
-        error = listen_at(s, a, tls);
+        error = listen_at(s, a, kind);
         listens |= error == 0;
         if (error != 0 && error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
             break;
@@ -251,7 +257,7 @@ static int listen_unix(struct server *s, const char *path)
     mask = umask(0777 & ~(mode_t)s->config->socket_mode);
     r = fd == -1 ? -1 : bind(fd, (struct sockaddr *)&address, sizeof address);
     umask(mask);
-    if (r == -1 || add(s, fd, false, path) == -1) {
+    if (r == -1 || add(s, fd, CLIENTS, path) == -1) {
         fprintf(stderr, "qm-rowcache: %s: %s\n", path, strerror(errno));
         if (fd != -1)
             close(fd);
@@ -322,10 +328,11 @@ int listen_start(struct server *s)
 
     if (c->tls_listen) {
         s->tls = new_tls(c, "");
-        if (!s->tls || listen_tcp(s, c->tls_listen, true) == -1)
+        if (!s->tls || listen_tcp(s, c->tls_listen, CLIENTS_TLS) == -1)
             return -1;
     }
-    if (c->listen && listen_tcp(s, c->listen, false) == -1)
+    if ((c->listen && listen_tcp(s, c->listen, CLIENTS) == -1) ||
+        (c->metrics && listen_tcp(s, c->metrics, METRICS) == -1))
         return -1;
     return c->socket ? listen_unix(s, c->socket) : 0;
 }

@@ -182,7 +182,8 @@ static bool raise_files(struct server *s)
 {
     const struct qm_config *c = s->config;
     /* Most that CONFIG SET maxclients can ask for. */
-    rlim_t others = c->connections + FILES_OF_OTHERS, most = 1000000 + others;
+    rlim_t others = c->connections + FILES_OF_OTHERS + (c->metrics ? METRICS_MOST : 0);
+    rlim_t most = 1000000 + others;
     struct rlimit limit;
 
     s->max_clients = c->max_clients;
@@ -243,7 +244,7 @@ static int serve(const struct qm_config *config)
     s.fill = qm_fill_start(&settings, s.rows, &s.tick, rows_done, &s);
     if (!s.fill || readahead_start(&s) == -1 || !start_following(&s, &settings))
         goto out;
-    if (listen_start(&s) == -1 || metrics_start(&s) == -1)
+    if (listen_start(&s) == -1)
         goto out;
     term = evsignal_new(s.base, SIGTERM, end, &s);
     interrupt = evsignal_new(s.base, SIGINT, end, &s);

@@ -16,7 +16,8 @@
  *   plain.c     database 1: plain keys over libqmstore
  *   general.c   PING, HELLO, CLIENT, COMMAND, CONFIG, ...
  *   readahead.c rows that no client has asked for yet
- *   info.c      INFO, and metrics for Prometheus
+ *   info.c      INFO, and the same for Prometheus
+ *   metrics.c   the page at which that is
  *   main.c      configuration, start and end */
 #ifndef QM_ROWCACHE_SERVER_H
 #define QM_ROWCACHE_SERVER_H
@@ -38,6 +39,7 @@
 struct request;
 struct flight;
 struct listener;
+struct page;
 struct readahead;
 
 /* Rows that were asked for early, before their command was carried out. */
@@ -91,6 +93,7 @@ struct server {
     struct readahead *readahead;
     SSL_CTX *tls;
     struct listener *listeners;
+    struct page *pages; /* connections for metrics, the newest first */
     struct client *clients;
     uint64_t clients_count, next_id, started;
     uint64_t in_bytes;  /* of all clients' input */
@@ -213,9 +216,14 @@ void readahead_set_rules(struct server *server, unsigned rules);
 void readahead_get(struct server *server, struct readahead_stats *stats);
 
 /* info.c */
+struct evbuffer;
 /* As INFO has it: a whole number with all its digits, which clients read as such. */
 void info_number(double value, char *text, size_t size);
-int metrics_start(struct server *server);
+void info_metrics(struct server *server, struct evbuffer *out);
+
+/* metrics.c */
+enum { METRICS_MOST = 16 }; /* connections */
+void metrics_new(struct server *server, int fd);
 void metrics_end(struct server *server);
 
 /* what commands.c lists */
