@@ -83,6 +83,7 @@ static void take_over(struct takeover *t)
     s->miner = s->contexts.miner = t->miner;
     if (other) {
         qm_engine_set_prefetcher(&s->engine, t->prefetcher, &params->mining);
+        s->prefetcher_number++;
         qms_clients_tell(&s->clients, t->prefetcher);
         if (s->throttle)
             qm_throttle_reset(s->throttle);

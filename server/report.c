@@ -46,6 +46,7 @@ struct qms_baseline {
     struct qms_latency latency;
     struct qm_mining_stats mining;
     struct qms_miner_stats queue;
+    unsigned prefetcher_number; /* whose these are: another has counted anew */
     struct qms_hints_stats hints;
     struct qm_tier_stats tier;
     uint64_t tier_number; /* of its attachment: what came later has counted anew */
@@ -340,15 +341,17 @@ static void put_memory(struct qms_server *s, json_t *o, uint64_t rules_limit)
              memory.resting && s->engine.bound && s->engine.bounded);
 }
 
-static void get_mining(struct qms_server *s, struct qm_mining_stats *m,
-                       struct qms_miner_stats *queue)
+/* Returns the number of the prefetcher. */
+static unsigned get_mining(struct qms_server *s, struct qm_mining_stats *m,
+                           struct qms_miner_stats *queue)
 {
-    unsigned stripe = qms_rwlock_read(&s->contexts.lock);
+    unsigned stripe = qms_rwlock_read(&s->contexts.lock), number = s->prefetcher_number;
 
     s->engine.prefetcher->ops->stats(s->engine.prefetcher, m);
     if (s->miner)
         qms_miner_stats(s->miner, queue);
     qms_rwlock_read_unlock(&s->contexts.lock, stripe);
+    return number;
 }
 
 static void subtract_mining(struct qm_mining_stats *m, struct qms_miner_stats *queue,
@@ -368,9 +371,9 @@ static void put_mining(const struct report *r, json_t *o)
     struct qms_server *s = r->s;
     struct qm_mining_stats m = {0};
     struct qms_miner_stats queue = {0};
+    unsigned number = get_mining(s, &m, &queue);
 
-    get_mining(s, &m, &queue);
-    if (r->base)
+    if (r->base && number == r->base->prefetcher_number)
         subtract_mining(&m, &queue, r->base);
     put(o, "rules", m.rules);
     put(o, "prefixes", m.prefixes);
@@ -597,7 +600,7 @@ int qms_report_reset(struct qms_server *s)
     for (int i = 0; i < QMS_NUM_COUNTERS; i++)
         base->counters[i] = qms_stats_get(s->stats, i);
     qms_stats_latency(s->stats, &base->latency);
-    get_mining(s, &base->mining, &base->queue);
+    base->prefetcher_number = get_mining(s, &base->mining, &base->queue);
     qms_hints_get_stats(s->hints, &base->hints);
     base->tier_number = get_tier(s, &base->tier);
     if (s->backing)

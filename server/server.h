@@ -105,6 +105,8 @@ struct qms_server {
 
     pthread_mutex_t size_lock; /* of changes of size; taken before contexts.lock */
 
+    unsigned prefetcher_number; /* how often it was replaced; with contexts.lock */
+
     pthread_mutex_t lock; /* of what follows */
     struct cds_list_head connections;
     unsigned connection_count;
