@@ -357,6 +357,9 @@ static int run_client(const struct options *options, const struct serve_file *fi
             goto out;
         if (!serve_find(file, "mount.pidfile"))
             push(&command, "--pidfile=" SERVE_RUN "-%s-mount.pid", file->name);
+        /* What needs the mount is not started for good where it fails. */
+        if (!serve_find(file, "mount.patient"))
+            push(&command, "--patient");
         push(&command, "%s", serve_value(file, "uri", server.uri));
         push(&command, "%s", serve_value(file, "mount", ""));
     }

@@ -62,6 +62,7 @@ struct options {
     bool foreground;
     bool allow_other;
     bool read_only;
+    bool patient;
 };
 
 /* What is to be undone, in this order of its making; the signal handlers look at it. */
@@ -91,6 +92,7 @@ enum {
     OPT_WAIT,
     OPT_ALLOW_OTHER,
     OPT_READ_ONLY,
+    OPT_PATIENT,
     OPT_PIDFILE,
     OPT_STATS,
     OPT_JSON,
@@ -120,6 +122,10 @@ static const struct argp_option argp_options[] = {
     {"allow-other", OPT_ALLOW_OTHER, NULL, 0,
      "Let other users use the file, as its owner and mode say", 0},
     {"read-only", OPT_READ_ONLY, NULL, 0, "Refuse writes", 0},
+    {"patient", OPT_PATIENT, NULL, 0,
+     "Wait for a server that is not there at the start, too, as long as requests "
+     "would",
+     0},
     {"pidfile", OPT_PIDFILE, "PATH", 0,
      "Write the process id to PATH once the file can be used", 0},
     {"stats", OPT_STATS, NULL, 0,
@@ -199,6 +205,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_READ_ONLY:
         o->read_only = true;
+        return 0;
+    case OPT_PATIENT:
+        o->patient = true;
         return 0;
     case OPT_PIDFILE:
         o->pidfile = arg;
@@ -527,6 +536,7 @@ static int set_up(struct life *life)
         .wait = o->wait,
         .reconnect = o->reconnect,
         .grows = true,
+        .patient = o->patient,
         .log = on_log,
     };
     char err[512];
