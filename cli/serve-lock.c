@@ -119,13 +119,29 @@ static int open_device(const char *path, bool read_only)
     return fd;
 }
 
+/* What to say of a path that is not found, or may not be looked at: the unit hides some
+ * directories, in which whoever looks for it finds it. */
+static const char *hidden_by_unit(const char *path)
+{
+    static const char *const hidden[] = {"/home/", "/root/", "/run/user/", "/tmp/",
+                                         "/var/tmp/"};
+
+    if (!getenv("INVOCATION_ID")) /* systemd's */
+        return "";
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+        if (strncmp(path, hidden[i], strlen(hidden[i])) == 0)
+            return "; in quickmine@.service, a server does not see the machine's "
+                   "/home, /root, /run/user, /tmp and /var/tmp";
+    return "";
+}
+
 /* Locks what is open, and leaves it open. */
 static int lock(int fd, const char *path, const char *what, bool read_only)
 {
     struct stat st;
 
     if (fd == -1) {
-        cli_fail("%s: %s", path, strerror(errno));
+        cli_fail("%s: %s%s", path, strerror(errno), hidden_by_unit(path));
         return -1;
     }
     if (fstat(fd, &st) == 0 &&
