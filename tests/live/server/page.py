@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """page.py load SOCKET STOP: reads in contexts until the file STOP is there.
-page.py watch URL DIR: opens the page in a browser meanwhile, and looks whether it shows
-what it should, at two moments; leaves screenshots in DIR.
+page.py watch URL DIR TIER: opens the page in a browser meanwhile, and looks whether it shows
+what it should, at two moments, and after the second tier's file was cut to nothing; leaves
+screenshots in DIR.
 """
 import base64
 import json
@@ -151,7 +152,7 @@ class Browser:
         self.process.wait(60)
 
 
-def watch(url, directory):
+def watch(url, directory, tier):
     b = Browser(directory + "/home")
     b("Page.navigate", url=url)
     texts, colours = [], set()
@@ -165,6 +166,10 @@ def watch(url, directory):
             with open(f"{directory}/page-{width}-{scheme}.png", "wb") as f:
                 f.write(png)
     assert len(colours) == 2, colours
+    shown = "!document.getElementById('tier-card').hidden && document.getElementById('tier').textContent"
+    b.wait(f"/^[0-9.]+ %$/.test({shown})")
+    os.truncate(tier, 0)
+    b.wait(f"({shown}) === 'detached' && document.getElementById('tier-note').textContent.length > 10")
     # What the browser says is an error, or a violation of the page's policy.
     assert not b.said, b.said
     check(texts)
