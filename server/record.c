@@ -42,6 +42,8 @@ struct qms_recorder {
     _Alignas(64) _Atomic uint64_t head; /* the writer's; how far it is */
     _Atomic uint64_t recorded, dropped;
     _Atomic int error;
+    void (*failed)(void *opaque, int error); /* or NULL */
+    void *opaque;
     uint64_t last_us;      /* the writer's */
     uint64_t for_ns, most; /* after start; events; 0: for ever, any number */
     struct cell cells[CELLS];
@@ -154,6 +156,14 @@ static bool waiting(struct qms_recorder *r, uint64_t head)
     return atomic_load(&r->cells[head % CELLS].turn) == head + 1;
 }
 
+/* Nothing is written any more. */
+static void fail(struct qms_recorder *r, int error)
+{
+    atomic_store(&r->error, error);
+    if (r->failed)
+        r->failed(r->opaque, error);
+}
+
 static void write_event(struct qms_recorder *r, struct qm_event *event)
 {
     int error = atomic_load_explicit(&r->error, memory_order_relaxed);
@@ -169,7 +179,7 @@ static void write_event(struct qms_recorder *r, struct qm_event *event)
             atomic_fetch_add_explicit(&r->recorded, 1, memory_order_relaxed);
             return;
         }
-        atomic_store(&r->error, error);
+        fail(r, error);
     }
     atomic_fetch_add_explicit(&r->dropped, 1, memory_order_relaxed);
 }
@@ -182,7 +192,7 @@ static void flush(struct qms_recorder *r)
         return;
     error = qm_trace_flush(r->writer);
     if (error != 0)
-        atomic_store(&r->error, error);
+        fail(r, error);
 }
 
 static void *record_thread(void *opaque)
@@ -220,6 +230,13 @@ static void *record_thread(void *opaque)
         while (sem_wait(&r->wake) == -1 && errno == EINTR)
             ;
     }
+}
+
+void qms_record_on_error(struct qms_recorder *r,
+                         void (*failed)(void *opaque, int error), void *opaque)
+{
+    r->failed = failed;
+    r->opaque = opaque;
 }
 
 int qms_record_start(struct qms_recorder *r)

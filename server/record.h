@@ -35,6 +35,9 @@ struct qms_recorder *qms_record_open(const char *path, uint64_t block_size, char
 void qms_record_limit(struct qms_recorder *recorder, unsigned seconds, uint64_t events);
 /* Whether nothing is taken any more. */
 bool qms_record_over(struct qms_recorder *recorder);
+/* Before the start: failed is called once, by the thread, when writing has failed. */
+void qms_record_on_error(struct qms_recorder *recorder,
+                         void (*failed)(void *opaque, int error), void *opaque);
 /* Starts the thread.  Returns 0 or an errno value. */
 int qms_record_start(struct qms_recorder *recorder);
 /* Writes what is queued, ends the thread and closes the file.  No other thread may be

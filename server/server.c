@@ -273,6 +273,15 @@ static nbdkit_next *take(nbdkit_next **next)
     return taken;
 }
 
+/* The disk is full, say. */
+static void record_failed(void *opaque, int error)
+{
+    const struct qms_server *s = opaque;
+
+    qms_log(QMS_WARNING, "record=%s: %s: nothing more is recorded", s->config.record,
+            strerror(error));
+}
+
 /* Takes *next, or leaves it. */
 static int make_parts(struct qms_server *s, nbdkit_next **next)
 {
@@ -339,6 +348,8 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
     s->sessions.opaque = s;
     s->sessions.gone = gone;
     s->made = true;
+    if (s->recorder)
+        qms_record_on_error(s->recorder, record_failed, s);
     if (s->recorder && (error = qms_record_start(s->recorder)) != 0) {
         nbdkit_error("cannot start the recording thread: %s", strerror(error));
         return -1;
