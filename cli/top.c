@@ -77,6 +77,7 @@ struct top {
     struct termios mode; /* before that */
     size_t rows, columns;
     json_t *now, *before; /* the last two updates; NULL: none */
+    int64_t answered;     /* ms: when the last one came */
     char away[1200];      /* why there is no newer one; "": there is */
     uint64_t updates;
     size_t first, skip; /* the first class shown, and columns of its name left out */
@@ -402,11 +403,24 @@ static int show_away(struct top *t, const char *why)
     return cli_end_output(CLI_OK);
 }
 
+/* Whether what the server counts has begun anew since the update before: it was started
+ * anew, perhaps longer ago than that one had been, or its statistics were reset. */
+static bool counts_anew(const struct top *t, int64_t passed_ms)
+{
+    uint64_t uptime = cli_count(t->now, "uptime_us");
+
+    return uptime < cli_count(t->before, "uptime_us") ||
+           uptime < (uint64_t)passed_ms * 1000 ||
+           (json_object_get(t->now, "reset_us") &&
+            cli_count(t->now, "reset_us") < difference(t->now, t->before, "uptime_us"));
+}
+
 /* An answer of the server's: statistics, or why there are none.  Returns an exit
  * status. */
 static int take_answer(struct top *t, json_t *stats, const char *why)
 {
     bool was_away = t->away[0];
+    int64_t now = now_ms(), passed = now - t->answered;
 
     if (!stats)
         return t->now ? show_away(t, why) : cli_fail("%s", why);
@@ -414,10 +428,8 @@ static int take_answer(struct top *t, json_t *stats, const char *why)
     json_decref(t->before);
     t->before = t->now;
     t->now = stats;
-    /* A server that was started anew counts from 0. */
-    if (cli_count(t->now, "uptime_us") < cli_count(t->before, "uptime_us") ||
-        (json_object_get(t->now, "reset_us") &&
-         cli_count(t->now, "reset_us") < difference(t->now, t->before, "uptime_us"))) {
+    t->answered = now;
+    if (t->before && counts_anew(t, passed)) {
         json_decref(t->before);
         t->before = NULL;
     }

@@ -30,11 +30,14 @@ class Server:
         self.hangs = False
         self.leaves = False
         self.fields = {}
+        self.script = []  # fields of the next answers
         self.asked = 0
         self.listener = None
         self.start()
 
     def document(self):
+        if self.script:
+            self.fields = self.script.pop(0)
         up = int((time.monotonic() - self.started) * 1e6) + 1
         classes = [{"class": f"{n:016x}", "kind": "transaction", "name": name,
                     "contexts": 12345678, "reads": 9 ** 15 - n, "hits": 9 ** 14,
@@ -303,6 +306,13 @@ def after_a_restart(server):
     p.terminate()
     assert p.wait(WAIT) == 0
     p.stdout.close()
+    # Also where it has run for longer, when it is asked again, than it had before.
+    server.script = [{"uptime_us": 200000, "reads": 500}, {"uptime_us": 600000, "reads": 600}]
+    p = subprocess.run([QUICKMINE, "top", "-n", "2", server.path], text=True,
+                       stdout=subprocess.PIPE, timeout=WAIT)
+    rates = re.findall(r"^reads/s +([0-9.]+)", p.stdout, re.M)
+    assert rates == ["2500", "1000"], rates
+    server.fields = {}
 
 
 server = Server("top.stats")
