@@ -47,6 +47,7 @@ static int quickmine_config(nbdkit_next_config *next, nbdkit_backend *nxdata,
 static int quickmine_config_complete(nbdkit_next_config_complete *next,
                                      nbdkit_backend *nxdata)
 {
+    const char *by_export;
     int r;
 
     if (loads > 1) {
@@ -57,6 +58,16 @@ static int quickmine_config_complete(nbdkit_next_config_complete *next,
     if (qms_config_complete(&qms_server.config) == -1)
         return -1;
     r = next(nxdata);
+    /* Opened without a client, as this filter does, there is no name: some plugins
+     * crash then. */
+    by_export = r == 0 ? qms_volume_by_export() : NULL;
+    if (by_export) {
+        nbdkit_error(
+            "with %s, the plugin serves a device for each export name, and this "
+            "filter has one device: name that",
+            by_export);
+        return -1;
+    }
     if (r == 0 && qms_server.config.check_only)
         exit(EXIT_SUCCESS);
     return r;

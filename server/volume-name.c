@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -31,6 +32,7 @@ struct parameter {
     char *key;
     uint64_t text;
     uint64_t file; /* 0: names no regular file */
+    bool is_false; /* as nbdkit says it */
     bool exists;
     struct stat st;
     struct parameter *next;
@@ -151,6 +153,16 @@ static void add_former(const char *key, const char *value, const char *path,
         former = hash_file(former, st);
 }
 
+static bool is_false(const char *value)
+{
+    static const char *const words[] = {"0", "f", "false", "n", "no", "off"};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(value, words[i]) == 0)
+            return true;
+    return false;
+}
+
 void qms_volume_parameter(const char *key, const char *value)
 {
     struct parameter *p = calloc(1, sizeof *p);
@@ -172,6 +184,7 @@ void qms_volume_parameter(const char *key, const char *value)
         return;
     }
     p->text = hash(0, value, strlen(value) + 1);
+    p->is_false = is_false(value);
     p->exists = exists && stat(path, &p->st) == 0;
     if (exists && S_ISREG(st.stx_mode)) {
         p->file = hash_file(hash(0, path, strlen(path) + 1), &st) & UINT32_MAX;
@@ -181,6 +194,23 @@ void qms_volume_parameter(const char *key, const char *value)
     }
     *last = p;
     last = &p->next;
+}
+
+const char *qms_volume_by_export(void)
+{
+    static const struct {
+        const char *plugin, *key;
+    } all[] = {{"file", "dir"},
+               {"file", "directory"},
+               {"ondemand", "dir"},
+               {"nbd", "dynamic-export"}};
+
+    for (const struct parameter *p = parameters; p; p = p->next)
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (strcmp(p->key, all[i].key) == 0 && !p->is_false &&
+                qms_volume_has_layer("-plugin.so", all[i].plugin))
+                return all[i].key;
+    return NULL;
 }
 
 bool qms_volume_has(const struct stat *st,

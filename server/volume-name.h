@@ -38,6 +38,10 @@ bool qms_volume_same(const char *had, const char *has, char *why, size_t len);
 bool qms_volume_has(const struct stat *st,
                     bool (*is)(const struct stat *a, const struct stat *b));
 
+/* The parameter by which the plugin takes what it serves from the export name that a
+ * client gives; NULL: there is none.  nbdkit has loaded all layers. */
+const char *qms_volume_by_export(void);
+
 /* The parameter "file", if that is a regular file, links resolved; else "". */
 const char *qms_volume_file(void);
 
