@@ -232,7 +232,8 @@ static json_t *control(const char *path, const char *line, unsigned timeout_s,
         return NULL;
     answer = json_loads(text, 0, NULL);
     free(text);
-    if (json_is_object(answer))
+    if (json_is_object(answer) &&
+        !json_object_get(answer, "uptime_us")) /* statistics */
         return answer;
     json_decref(answer);
     snprintf(err, len, "%s: the server does not answer as on a control socket; %s",
@@ -284,10 +285,13 @@ static json_t *get(struct cli_server *s, char *err, size_t len)
         return NULL;
     stats = json_loads(text, 0, &error);
     free(text);
-    if (json_is_object(stats))
+    /* A control socket says that it was asked nothing. */
+    if (json_is_object(stats) && !json_object_get(stats, "error"))
         return stats;
     snprintf(err, len, "%s: does not give a server's statistics (%s); %s", s->target,
-             stats ? "not an object" : error.text,
+             json_is_object(stats) ? "a control socket"
+             : stats               ? "not an object"
+                                   : error.text,
              strstr(s->target, "://") ? AN_URI : A_SOCKET);
     json_decref(stats);
     return NULL;
