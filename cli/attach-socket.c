@@ -172,11 +172,14 @@ int attach_serve_socket(const struct attach_options *options,
 {
     struct listener l = {.device = device};
     struct pollfd fds[] = {{.fd = signals, .events = POLLIN}, {.events = POLLIN}};
+    char *path;
     int fd;
 
     fds[1].fd = listen_at(options->socket);
     if (fds[1].fd == -1)
         return CLI_FAILED;
+    /* In the background the current directory is another. */
+    path = realpath(options->socket, NULL);
     pthread_mutex_init(&l.lock, NULL);
     pthread_cond_init(&l.gone, NULL);
     daemon_log(LOG_NOTICE, "%s: serving", options->socket);
@@ -195,7 +198,9 @@ int attach_serve_socket(const struct attach_options *options,
     } while (!fds[0].revents);
     daemon_notify("STOPPING=1");
     close(fds[1].fd);
-    unlink(options->socket);
+    if (path)
+        unlink(path);
+    free(path);
     end_clients(&l);
     pthread_mutex_destroy(&l.lock);
     pthread_cond_destroy(&l.gone);

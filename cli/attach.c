@@ -22,6 +22,7 @@
 #include "cli/daemon.h"
 #include "clients/attach/kernel.h"
 #include "clients/attach/attribution.h"
+#include "clients/libqmctx/uris.h"
 
 #define TIMEOUT      30
 #define PATIENCE_MS  500
@@ -525,6 +526,11 @@ int qm_cmd_attach(int argc, char **argv)
                                .socket_owner = QM_OWNER_NONE};
 
     argp_parse(&argp, argc, argv, 0, NULL, &o);
+    /* The kernel keeps it as the device's owner, for a program that is started again,
+     * wherever. */
+    o.uri = qm_uris_absolute(o.uri);
+    if (!o.uri)
+        return cli_fail("the current directory: %s", strerror(errno));
     if (o.device && (!is_free(&o) || !take_lock(&o)))
         return CLI_FAILED;
     if (o.socket && !take_socket(&o))

@@ -20,6 +20,7 @@
 
 #include "agent-table.h"
 #include "internal.h"
+#include "uris.h"
 
 #define WELCOME_MS 1000
 #define LOOK_MS    200
@@ -331,7 +332,7 @@ static struct agent *make(const char *path)
         return NULL;
     }
     a->address.sun_family = AF_UNIX;
-    strcpy(a->address.sun_path, path);
+    qm_socket_path(&a->address, path);
     atomic_init(&a->fd, -1);
     pthread_mutex_init(&a->lock, NULL);
     error = qm_register(&a->base, &qm_transport_agent);

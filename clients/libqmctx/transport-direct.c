@@ -177,7 +177,8 @@ static int connect_to(const char *uri, unsigned connections, bool contextless, b
     err = direct_init(d, uri);
     if (err) {
         direct_free(d);
-        return qm_fail(err, "no connection: %s", strerror(err));
+        return err == E2BIG ? qm_fail(EINVAL, "more than %d URIs", QM_URIS_MAX)
+                            : qm_fail(err, "no connection: %s", strerror(err));
     }
     d->base.over = &d->base;
     /* Before it connects, which takes time, in which the program may fork. */

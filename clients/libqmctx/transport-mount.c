@@ -25,6 +25,7 @@
 
 #include "internal.h"
 #include "mount-link.h"
+#include "uris.h"
 
 #define CHECK_MS    1000 /* between looks whether the mount is there */
 #define HELLO_MS    10   /* between looks for the mount's greeting ... */
@@ -422,7 +423,7 @@ int qm_announce_to_mount(const char *path, struct qmctx **ctx)
     if (!m)
         return qm_fail(ENOMEM, "out of memory");
     m->address.sun_family = AF_UNIX;
-    memcpy(m->address.sun_path, path, len);
+    qm_socket_path(&m->address, path);
     m->connecting = -1;
     atomic_init(&m->fd, -1);
     /* A thread starts with generation 0 and no link. */

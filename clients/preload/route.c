@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clients/libqmctx/uris.h"
 #include "clients/preload/family.h"
 #include "clients/preload/files.h"
 #include "clients/preload/next.h"
@@ -111,7 +112,10 @@ static void add_route(const char *text, size_t len)
     if (route_count == MAX_ROUTES)
         misconfigured(entry, "at most 64 files can be routed");
     text = equals + 1 + (plain ? strlen(PLAIN) : 0);
-    route->uri = copy(text, strlen(text));
+    /* The program may be in another directory when it first uses the file. */
+    route->uri = qm_uris_absolute(text);
+    if (!route->uri)
+        misconfigured(FILES, "its relative paths cannot be found");
     *equals = '\0';
     route->path = entry;
     slash = strrchr(entry, '/');

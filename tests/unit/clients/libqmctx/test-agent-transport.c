@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -134,6 +135,25 @@ TEST(test_silence)
     connection = welcome(listener, 0);
     assert_true(WAIT_FOR(nudge(ctx)));
     leave(ctx, listener, connection);
+}
+
+/* A relative path is one of the directory in which the program announced. */
+TEST(test_another_directory)
+{
+    char *before = getcwd(NULL, 0);
+    int listener, connection;
+    struct qmctx *ctx;
+
+    assert_int_equal(chdir(dir), 0);
+    assert_int_equal(qmctx_announce("agent:socket", &ctx), 0);
+    assert_int_equal(chdir("/"), 0);
+    listener = listen_anew();
+    assert_true(WAIT_FOR(nudge(ctx) || is_called(listener)));
+    connection = welcome(listener, 0);
+    assert_true(WAIT_FOR(nudge(ctx)));
+    leave(ctx, listener, connection);
+    assert_int_equal(chdir(before), 0);
+    free(before);
 }
 
 static int set_up(void **state)

@@ -2,6 +2,9 @@
 /* test-device-standby.c - a device with several URIs: where it goes when its server
  * ends or hangs, and what it takes along. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "clients/libqmctx/uris.h"
 #include "device-fixture.h"
@@ -215,6 +218,72 @@ TEST(test_uris)
     assert_int_equal(uris.count, QM_URIS_MAX);
     qm_uris_free(&uris);
     strcat(many, ",nbd://1");
-    assert_int_equal(qm_uris_init(&uris, many), EINVAL);
+    assert_int_equal(qm_uris_init(&uris, many), E2BIG);
     qm_uris_free(&uris);
+    assert_int_equal(qm_device_open(many, &options, &device), EINVAL);
+    assert_non_null(strstr(qmctx_error(), "more than 16 URIs"));
+}
+
+TEST(test_paths)
+{
+    char *before = getcwd(NULL, 0), dir[] = "/tmp/quickmine.XXXXXX", *text, want[256];
+
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chdir(dir), 0);
+    assert_int_equal(mkdir("a%b &c", 0700), 0);
+    assert_int_equal(chdir("a%b &c"), 0);
+
+    /* What is absolute, or no path, stays. */
+    for (const char *const *same =
+             (const char *const[]){
+                 "nbd://socket=x/?a=b", "nbd+unix:///x?socket=/run/s",
+                 "nbd+unix:///?socket=%2Frun%2Fs&tls-psk-file=/k",
+                 "nbd+unix:///?socket=", "nbd://h/?notsocket=a&tls-verify-peer=no",
+                 "nbd://socket=a,b,nbd://c", NULL};
+         *same; same++) {
+        text = qm_uris_absolute(*same);
+        assert_string_equal(text, *same);
+        free(text);
+    }
+    text = qm_uris_absolute("nbd+unix:///?a=b&socket=s,t;TLS-psk-file=k,"
+                            "nbds://h/?tls-certificates=c#socket=x,nbd://h/socket=y");
+    snprintf(want, sizeof want,
+             "nbd+unix:///?a=b&socket=%s/a%%25b%%20%%26c/s,t;TLS-psk-file=%s/"
+             "a%%25b%%20%%26c/k,nbds://h/?tls-certificates=%s/a%%25b%%20%%26c/"
+             "c#socket=x,nbd://h/socket=y",
+             dir, dir, dir);
+    assert_string_equal(text, want);
+    free(text);
+    /* A path that is too long for a socket would be of no use at all. */
+    snprintf(want, sizeof want, "nbd+unix:///?socket=%090d", 0);
+    text = qm_uris_absolute(want);
+    assert_string_equal(text, want);
+    free(text);
+
+    assert_int_equal(chdir(before), 0);
+    free(before);
+    assert_int_equal(rmdir(strcat(strcpy(want, dir), "/a%b &c")), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* A program that goes into another directory finds its server again. */
+TEST_WITH(test_another_directory, set_up_both, tear_down_both)
+{
+    char *before = getcwd(NULL, 0), dir[128], uri[160];
+    const char *path = strchr(mock.uri, '=') + 1, *name = strrchr(path, '/') + 1;
+
+    snprintf(dir, sizeof dir, "%.*s", (int)(name - path), path);
+    snprintf(uri, sizeof uri, "nbd+unix:///?socket=%s", name);
+    options.wait = 20;
+    mock_start(&mock);
+    assert_int_equal(chdir(dir), 0);
+    assert_int_equal(qm_device_open(uri, &options, &device), 0);
+    assert_int_equal(chdir("/"), 0);
+    put_page(1, 'r', false);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    await_reconnections(1);
+    assert_int_equal(get_page(1), 'r');
+    assert_int_equal(chdir(before), 0);
+    free(before);
 }

@@ -246,6 +246,24 @@ TEST(test_mount_comes_later)
     mock_mount_stop(&m);
 }
 
+/* A relative path is one of the directory in which the program announced. */
+TEST(test_another_directory)
+{
+    char *before = getcwd(NULL, 0);
+    struct mock_mount m = {.greet = true};
+    struct qmctx *ctx;
+
+    assert_int_equal(chdir(dir), 0);
+    assert_int_equal(qmctx_announce(strrchr(path, '/') + 1, &ctx), 0);
+    assert_int_equal(chdir("/"), 0);
+    mock_mount_start(&m, path);
+    assert_true(WAIT_FOR(nudge(ctx)));
+    qmctx_close(ctx);
+    mock_mount_stop(&m);
+    assert_int_equal(chdir(before), 0);
+    free(before);
+}
+
 TEST(test_mount_goes_and_comes_back)
 {
     struct mock_mount m = {.greet = true}, again = {.greet = true};
