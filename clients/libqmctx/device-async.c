@@ -193,7 +193,9 @@ static struct aio *take(struct qm_device *device, int *err)
         *err = 0;
         if (state == DEVICE_DEAD) {
             *err = EIO;
-        } else if (state != DEVICE_UP && device->options.wait != QM_DEVICE_FOREVER) {
+        } else if (state != DEVICE_LOST) {
+            aio->patience.until = (struct timespec){.tv_sec = 0};
+        } else if (device->options.wait != QM_DEVICE_FOREVER) {
             if (aio->patience.until.tv_sec == 0) {
                 aio->patience.until = now;
                 aio->patience.until.tv_sec += device->options.wait;

@@ -80,7 +80,9 @@ int qm_device_wait(struct qm_device *device, struct patience *patience,
     clock_gettime(CLOCK_MONOTONIC, &now);
     glance = now;
     qm_time_add(&glance, GLANCE_MS);
-    if (state != DEVICE_UP && device->options.wait != QM_DEVICE_FOREVER) {
+    if (state != DEVICE_LOST)
+        patience->until = (struct timespec){.tv_sec = 0};
+    else if (device->options.wait != QM_DEVICE_FOREVER) {
         if (patience->until.tv_sec == 0) {
             patience->until = now;
             patience->until.tv_sec += device->options.wait;

@@ -248,6 +248,33 @@ TEST_WITH(test_flush_that_fails, set_up, tear_down)
     assert_int_equal(qm_device_losses(device), 2);
 }
 
+/* `wait` is for a server that is away.  While it gets again what a FLUSH failed for, it
+ * is there. */
+TEST_WITH(test_flush_that_fails_without_waiting, set_up, tear_down)
+{
+    struct job sync = {.what = JOB_FLUSH}, read = {.what = JOB_READ},
+               write = {.what = JOB_WRITE, .letter = 'w'};
+
+    options.wait = 0;
+    open_device();
+    put_page(1, 'a', false);
+    mock_fail(&mock, MOCK_FLUSH, EIO, 1);
+    assert_int_equal(flush(), EIO);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&sync);
+    await_lost();
+    start_job(&read);
+    start_job(&write);
+    await_asleep(&read);
+    await_asleep(&write);
+    assert_false(job_is_over(&sync));
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&sync), 0);
+    assert_int_equal(finish_job(&read), 0);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(stat_now().reconnections, 0);
+}
+
 /* While FLUSH fails, stable writes still come to their end: what they hide is kept, and
  * no more. */
 TEST_WITH(test_stable_writes_while_no_flush, set_up_open, tear_down)
