@@ -4,13 +4,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/fs.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,19 +126,6 @@ static const struct argp argp = {
         "kernel, and takes it down in a trace.\vSee quickmine-agent(1).",
 };
 
-/* A descriptor that is readable when the program is to end; or -1. */
-static int stop_fd(void)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
-        return -1;
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 /* The directory of the default socket is made: others must exist. */
 static void make_directory(const char *socket)
 {
@@ -242,7 +227,7 @@ static int run(const struct arguments *a)
                                      .threads = !a->no_threads};
     struct target target = {NULL, NULL};
     struct qm_agent *agent;
-    int stop = stop_fd();
+    int stop = cli_end_fd();
     char err[512];
 
     if (stop == -1)

@@ -172,4 +172,8 @@ int cli_print_json_line(json_t *json);
 /* Returns status, or CLI_FAILED with a message if stdout could not be written. */
 int cli_end_output(int status);
 
+/* A descriptor (signalfd(2)) that is readable when the program is to end: by SIGINT,
+ * SIGTERM, or its terminal's end; or -1 with errno.  Before any thread is started. */
+int cli_end_fd(void);
+
 #endif

@@ -388,12 +388,14 @@ static void on_alarm(int sig)
 static void catch_signals(struct life *life)
 {
     struct sigaction end = {.sa_handler = on_end}, late = {.sa_handler = on_alarm},
-                     ignore = {.sa_handler = SIG_IGN};
+                     ignore = {.sa_handler = SIG_IGN}, hangup;
 
     ending = life;
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGINT, &end, NULL);
-    sigaction(SIGHUP, &end, NULL);
+    /* Under nohup(1) the end of its terminal is not the mount's. */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &end, NULL);
     sigaction(SIGALRM, &late, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
 }
