@@ -86,11 +86,13 @@ static bool is_ours(const char *real)
     return ours;
 }
 
+/* Not from the kernel's cache: it answers for the dead, too. */
 static bool is_dead(const struct place *p)
 {
-    struct stat st;
+    struct statx stx;
 
-    return fstatat(p->dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == -1 &&
+    return statx(p->dir, p->name, AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_MODE,
+                 &stx) == -1 &&
            errno == ENOTCONN;
 }
 
@@ -111,12 +113,15 @@ static bool by_fusermount(char *real)
 
 bool qm_mount_clear_dead(const char *path)
 {
+    char target[PATH_MAX];
     struct place p;
     bool cleared = false;
 
-    if (!find(&p, path))
+    /* By whatever link it is reached. */
+    if (!find(&p, realpath(path, target) ? target : path))
         return false;
-    for (int i = 0; i < MAX_DEAD && is_dead(&p) && is_ours(p.real); i++) {
+    /* Ours first: another program's mount may take its time to answer. */
+    for (int i = 0; i < MAX_DEAD && is_ours(p.real) && is_dead(&p); i++) {
         if (umount2(p.held, MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
             !by_fusermount(p.real))
             break;

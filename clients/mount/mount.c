@@ -273,8 +273,7 @@ static int prepare_file(struct life *life, const char *path)
     struct statx stx;
     int fd;
 
-    if (stat(path, &life->st) == -1 && errno == ENOTCONN)
-        (void)qm_mount_clear_dead(path);
+    (void)qm_mount_clear_dead(path);
     if (stat(path, &life->st) == -1 && errno == ENOENT) {
         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd == -1) {
