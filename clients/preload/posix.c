@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "clients/preload/io.h"
 #include "clients/preload/next.h"
 #include "clients/preload/record.h"
+#include "clients/preload/say.h"
 
 _Static_assert(sizeof(off_t) == 8, "f and f64 are the same function");
 
@@ -273,15 +275,18 @@ INTERPOSED void *mmap(void *at, size_t length, int protection, int flags, int fd
 
 /* --- locks, flags --- */
 
-/* A descriptor of what is at the file's path on this machine, for locks; -1: there is
- * nothing. */
+/* A descriptor of what is at the file's path on this machine, for locks; -1 with errno:
+ * ENOENT if there is nothing. */
 static int local(struct file *file)
 {
+    const char *path = qm_route_path(file->route);
     int fd = atomic_load(&file->local), none = -1;
 
     if (fd != -1)
         return fd;
-    fd = NEXT(open)(qm_route_path(file->route), O_RDWR | O_CLOEXEC);
+    fd = NEXT(open)(path, O_RDWR | O_CLOEXEC);
+    if (fd == -1 && errno != ENOENT)
+        fd = NEXT(open)(path, O_RDONLY | O_CLOEXEC);
     if (fd == -1 || atomic_compare_exchange_strong(&file->local, &none, fd))
         return fd;
     /* Another thread was faster. */
@@ -289,12 +294,28 @@ static int local(struct file *file)
     return none;
 }
 
+/* A lock that excludes nobody would be worse than none: two programs would believe that
+ * they have the file for themselves. */
+static int no_lock(const struct file *file, int error)
+{
+    qm_say("libqmctx-preload: %s: cannot be locked: %s\n", qm_route_path(file->route),
+           strerror(error));
+    return result(ENOLCK);
+}
+
 static int lock(struct file *file, int command, void *arg)
 {
-    int fd = local(file);
+    const struct flock *l = arg;
+    int fd = local(file), r;
 
-    if (fd != -1)
-        return NEXT(fcntl)(fd, command, arg);
+    if (fd == -1 && errno != ENOENT)
+        return no_lock(file, errno);
+    if (fd != -1) {
+        r = NEXT(fcntl)(fd, command, arg);
+        /* It could be opened for reading only. */
+        return r == -1 && errno == EBADF && l->l_type == F_WRLCK ? no_lock(file, EACCES)
+                                                                 : r;
+    }
     if (command == F_GETLK || command == F_OFD_GETLK)
         ((struct flock *)arg)->l_type = F_UNLCK;
     return 0;
@@ -308,7 +329,9 @@ INTERPOSED int flock(int fd, int operation)
     if (!file)
         return NEXT(flock)(fd, operation);
     other = local(file);
-    return other == -1 ? 0 : NEXT(flock)(other, operation);
+    if (other == -1)
+        return errno == ENOENT ? 0 : no_lock(file, errno);
+    return NEXT(flock)(other, operation);
 }
 
 static int routed_fcntl(struct file *file, int fd, int command, void *arg)

@@ -4,11 +4,13 @@
  */
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -263,6 +265,59 @@ static void test_locks(void)
     close(fd);
 }
 
+/* Takes the right to pass by files' modes, which root has. */
+static void set_override(bool has)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    uint32_t bits = 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH;
+
+    CHECK(syscall(SYS_capget, &header, data) == 0);
+    data[0].effective = (data[0].effective & ~bits) | (has ? bits : 0);
+    CHECK(syscall(SYS_capset, &header, data) == 0);
+}
+
+/* Whether what is at the path on this machine is locked by flock(). */
+static bool is_locked(void)
+{
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, routed, O_RDONLY | O_CLOEXEC);
+    bool is = syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) == -1;
+
+    CHECK(fd != -1);
+    syscall(SYS_close, fd);
+    return is;
+}
+
+/* A lock that cannot be had is not granted. */
+static void test_locks_without_rights(void)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
+    int fd;
+
+    if (geteuid() != 0)
+        return;
+    for (int mode = 0444; mode >= 0; mode -= 0444) {
+        CHECK(syscall(SYS_fchmodat, AT_FDCWD, routed, mode) == 0);
+        fd = must_open(routed, O_RDWR);
+        set_override(false);
+        l.l_type = F_WRLCK;
+        FAILS(fcntl(fd, F_SETLK, &l), ENOLCK);
+        l.l_type = F_RDLCK;
+        if (mode == 0) {
+            FAILS(fcntl(fd, F_SETLK, &l), ENOLCK);
+            FAILS(flock(fd, LOCK_EX | LOCK_NB), ENOLCK);
+        } else {
+            CHECK(fcntl(fd, F_SETLK, &l) == 0);
+            CHECK(flock(fd, LOCK_EX | LOCK_NB) == 0);
+            CHECK(is_locked());
+        }
+        set_override(true);
+        close(fd);
+        CHECK(!is_locked());
+    }
+    CHECK(syscall(SYS_fchmodat, AT_FDCWD, routed, 0644) == 0);
+}
+
 void test_fds(void)
 {
     static char buf[100], want[100];
@@ -310,6 +365,7 @@ void test_fds(void)
     FAILS(copy_file_range(fd, NULL, file, NULL, 10, 0), EBADF);
     close(fd);
     test_locks();
+    test_locks_without_rights();
 }
 
 /* --- processes and threads --- */
