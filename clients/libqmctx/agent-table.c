@@ -21,6 +21,7 @@ _Static_assert(QM_AGENT_CHUNK == 64, "`used` has a bit for each");
 static bool map(struct qm_agent_table *t)
 {
     t->fd = memfd_create("quickmine-contexts", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    t->own = qm_own_fd(t->fd);
     if (t->fd == -1 || ftruncate(t->fd, (off_t)BYTES) != 0 ||
         fcntl(t->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
         return false;
@@ -57,8 +58,7 @@ void qm_agent_table_free(struct qm_agent_table *t)
 {
     if (t->slots)
         munmap(t->slots, BYTES);
-    if (t->fd != -1)
-        close(t->fd);
+    qm_own_fd_close(t->fd, &t->own);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "clients/libqmctx/own-fd.h"
 #include "clients/protocol/quickmine-agent.h"
 
 #define QM_AGENT_CHUNK  64 /* slots */
@@ -31,7 +32,8 @@ struct qm_agent_chunk {
 
 struct qm_agent_table {
     int fd;
-    uint64_t number; /* of the tables of this process */
+    struct qm_own_fd own; /* what fd is */
+    uint64_t number;      /* of the tables of this process */
     struct qm_agent_slot *slots;
     pthread_mutex_t lock; /* of what follows */
     struct qm_agent_chunk *free;

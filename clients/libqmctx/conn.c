@@ -64,6 +64,7 @@ void qm_conn_install(struct conn *conn, struct nbd_handle *nbd)
         max > 0 && (uint64_t)max < MAX_REQUEST ? (uint64_t)max : MAX_REQUEST;
     conn->epoch = atomic_fetch_add(&conn->direct->last_epoch, 1) + 1;
     conn->unattended = 0;
+    conn->fd_own = qm_own_fd(nbd_aio_get_fd(nbd));
     atomic_store(&conn->fd, nbd_aio_get_fd(nbd));
     atomic_store(&conn->up, true);
     pthread_mutex_unlock(&conn->lock);

@@ -31,6 +31,7 @@
 #include "clients/libqmctx/uris.h"
 #include "clients/protocol/quickmine-protocol.h"
 #include "internal.h"
+#include "own-fd.h"
 
 #define MAX_CONNECTIONS 64
 
@@ -73,11 +74,12 @@ struct request {
 };
 
 struct conn {
-    struct direct *direct; /* NULL: not initialized */
-    bool tagged;           /* the tagged export, not the plain one */
-    _Atomic bool up;       /* changed under lock */
-    _Atomic bool spared;   /* the server has not taken it: it is not missed */
-    _Atomic int fd;        /* for a child to close; -1 */
+    struct direct *direct;   /* NULL: not initialized */
+    bool tagged;             /* the tagged export, not the plain one */
+    _Atomic bool up;         /* changed under lock */
+    _Atomic bool spared;     /* the server has not taken it: it is not missed */
+    _Atomic int fd;          /* for a child to close; -1 */
+    struct qm_own_fd fd_own; /* what that is */
 
     pthread_mutex_t lock;
     struct nbd_handle *nbd;  /* lock; NULL: never connected */

@@ -136,6 +136,7 @@ int qm_mount_link_hello(int fd, struct qm_mount_link **result)
     }
     atomic_init(&link->refs, 1);
     link->fd = fd;
+    link->own = qm_own_fd(fd);
     link->count = hello.entries;
     link->gid_base = hello.gid_base;
     pthread_mutex_init(&link->lock, NULL);
@@ -156,7 +157,7 @@ void qm_mount_link_unref(struct qm_mount_link *link)
 {
     if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1)
         return;
-    close(link->fd);
+    qm_own_fd_close(link->fd, &link->own);
     munmap(link->entries, link->bytes);
     pthread_mutex_destroy(&link->lock);
     free(link->free);
@@ -166,10 +167,18 @@ void qm_mount_link_unref(struct qm_mount_link *link)
 bool qm_mount_link_alive(struct qm_mount_link *link)
 {
     char unexpected[64];
-    ssize_t n = recv(link->fd, unexpected, sizeof unexpected, MSG_DONTWAIT);
+    ssize_t n = 0; /* as at the end of the connection */
 
+    if (qm_own_fd_is(link->fd, &link->own))
+        n = recv(link->fd, unexpected, sizeof unexpected, MSG_DONTWAIT);
     return n > 0 || (n == -1 && (errno == EAGAIN || errno == EWOULDBLOCK ||
                                  errno == EINTR || errno == ENOMEM));
+}
+
+void qm_mount_link_shutdown(struct qm_mount_link *link)
+{
+    if (qm_own_fd_is(link->fd, &link->own))
+        shutdown(link->fd, SHUT_RDWR);
 }
 
 uint32_t qm_mount_link_take(struct qm_mount_link *link)
@@ -240,6 +249,8 @@ int qm_mount_link_end(struct qm_mount_link *link, uint32_t index, uint64_t versi
     atomic_store_explicit(&e->version, even + 2, memory_order_seq_cst);
     if (atomic_load_explicit(&e->seen, memory_order_seq_cst) != version)
         return 0;
+    if (!qm_own_fd_is(link->fd, &link->own))
+        return EBADF;
     if (send(link->fd, &ended, sizeof ended, MSG_DONTWAIT | MSG_NOSIGNAL) != -1)
         return 0;
     /* A full socket is no loss: the mount finds out by the version. */

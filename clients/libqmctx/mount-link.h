@@ -16,11 +16,13 @@
 #include <stdint.h>
 #include <sys/un.h>
 
+#include "clients/libqmctx/own-fd.h"
 #include "clients/protocol/quickmine-mount.h"
 
 struct qm_mount_link {
     _Atomic unsigned refs;
     int fd;
+    struct qm_own_fd own;           /* what fd is */
     struct qm_mount_entry *entries; /* shared with the mount */
     size_t bytes;                   /* mapped */
     uint32_t count;                 /* of entries */
@@ -45,6 +47,8 @@ void qm_mount_link_unref(struct qm_mount_link *link);
 
 /* Whether the mount is still at the other end; does not wait. */
 bool qm_mount_link_alive(struct qm_mount_link *link);
+/* From now on it is not. */
+void qm_mount_link_shutdown(struct qm_mount_link *link);
 
 #define QM_LINK_NO_ENTRY UINT32_MAX
 

@@ -20,6 +20,7 @@
 
 #include "agent-table.h"
 #include "internal.h"
+#include "own-fd.h"
 #include "uris.h"
 
 #define WELCOME_MS 1000
@@ -36,6 +37,7 @@ struct agent {
     struct sockaddr_un address;
     struct qm_agent_table *table;
     _Atomic int fd;          /* of the connection; -1: none.  For a child to close */
+    struct qm_own_fd own;    /* what fd is; lock, or a child */
     _Atomic bool registered; /* the agent has said so */
     _Atomic uint64_t next;   /* ms: when it is looked for again */
     pthread_mutex_t lock;    /* of connecting, and of what follows; a leaf */
@@ -74,8 +76,7 @@ static void hang_up(struct agent *a)
     int fd = atomic_exchange(&a->fd, -1);
 
     atomic_store(&a->registered, false);
-    if (fd != -1)
-        close(fd);
+    qm_own_fd_close(fd, &a->own);
 }
 
 static bool send_hello(struct agent *a, int fd)
@@ -114,12 +115,18 @@ static int call(struct agent *a)
 
     if (fd == -1)
         return ENOTCONN;
+    if (!qm_own_fd_is(a->table->fd, &a->table->own)) {
+        /* It would be a file of the program's that is sent. */
+        close(fd);
+        return EBADF;
+    }
     if (connect(fd, (const struct sockaddr *)&a->address, sizeof a->address) != 0 ||
         !send_hello(a, fd)) {
         error = errno;
         close(fd);
         return error == EAGAIN ? EAGAIN : ENOTCONN;
     }
+    a->own = qm_own_fd(fd);
     atomic_store(&a->fd, fd);
     return 0;
 }
@@ -128,8 +135,11 @@ static int call(struct agent *a)
 static int listen_to(struct agent *a)
 {
     struct qm_agent_welcome answer;
-    ssize_t n = recv(atomic_load(&a->fd), &answer, sizeof answer, MSG_DONTWAIT);
+    int fd = atomic_load(&a->fd);
+    ssize_t n = 0; /* as at the end of the connection */
 
+    if (qm_own_fd_is(fd, &a->own))
+        n = recv(fd, &answer, sizeof answer, MSG_DONTWAIT);
     if (n == -1 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (n != sizeof answer || answer.magic != QM_AGENT_MAGIC || answer.error != 0) {
@@ -248,11 +258,10 @@ static void agent_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
 /* The connection stays the parent's; a child that wants contexts announces anew. */
 static void agent_forked(struct qmctx *ctx, struct qm_thread *thread)
 {
-    int fd = atomic_exchange(&((struct agent *)ctx)->fd, -1);
+    struct agent *a = (struct agent *)ctx;
 
     word = 0;
-    if (fd != -1)
-        close(fd);
+    qm_own_fd_close(atomic_exchange(&a->fd, -1), &a->own);
     atomic_store(&taken, false);
 }
 

@@ -24,7 +24,7 @@ static void direct_forked(struct qmctx *ctx, struct qm_thread *thread)
         /* Otherwise the server would not see the parent's end.  libnbd has closed that
          * of a connection that is down, and its number may be the program's by now. */
         if (fd != -1 && atomic_load(&conn->up))
-            close(fd);
+            qm_own_fd_close(fd, &conn->fd_own);
     }
     qm_conn_opening_forked(d);
 }

@@ -45,6 +45,7 @@ struct mount {
     int64_t since;              /* lock; when that was connected */
     int why;                    /* lock; an errno value: why there is no link */
     _Atomic int fd;             /* link's or connecting, for a child to close; -1 */
+    struct qm_own_fd own;       /* what fd is */
 };
 
 struct frame {
@@ -110,6 +111,8 @@ static bool may_set_fsgid(uint32_t gid)
 static void put_link(struct mount *m, struct qm_mount_link *link)
 {
     m->link = link;
+    if (link)
+        m->own = link->own;
     atomic_store_explicit(&m->fd, link ? link->fd : -1, memory_order_relaxed);
     atomic_fetch_add_explicit(&m->generation, 1, memory_order_release);
 }
@@ -118,7 +121,7 @@ static void put_link(struct mount *m, struct qm_mount_link *link)
 static void stop_connecting(struct mount *m)
 {
     atomic_store_explicit(&m->fd, -1, memory_order_relaxed);
-    close(m->connecting);
+    qm_own_fd_close(m->connecting, &m->own);
     m->connecting = -1;
 }
 
@@ -131,7 +134,7 @@ static void lose_link(struct mount *m, struct qm_mount_link *link, int why)
         put_link(m, NULL);
         atomic_store_explicit(&m->next_check, now_ms() + CHECK_MS,
                               memory_order_relaxed);
-        shutdown(link->fd, SHUT_RDWR);
+        qm_mount_link_shutdown(link);
         qm_mount_link_unref(link);
     }
     pthread_mutex_unlock(&m->lock);
@@ -140,8 +143,11 @@ static void lose_link(struct mount *m, struct qm_mount_link *link, int why)
 /* Takes the greeting if it has come.  lock is held.  Returns when to look again. */
 static int64_t take_hello(struct mount *m, int64_t now)
 {
-    struct qm_mount_link *link;
-    int err = qm_mount_link_hello(m->connecting, &link);
+    struct qm_mount_link *link = NULL;
+    int err = EBADF;
+
+    if (qm_own_fd_is(m->connecting, &m->own))
+        err = qm_mount_link_hello(m->connecting, &link);
 
     if (err == EAGAIN && now - m->since < PATIENCE_MS) {
         m->why = EAGAIN;
@@ -184,6 +190,7 @@ static int64_t look(struct mount *m, int64_t now)
             return now + CHECK_MS;
         }
         m->since = now;
+        m->own = qm_own_fd(m->connecting);
         atomic_store_explicit(&m->fd, m->connecting, memory_order_relaxed);
     }
     return take_hello(m, now);
@@ -351,8 +358,7 @@ static void mount_forked(struct qmctx *ctx, struct qm_thread *thread)
     int fd = atomic_load_explicit(&m->fd, memory_order_relaxed);
 
     /* Otherwise the mount would not see the parent's end. */
-    if (fd != -1)
-        close(fd);
+    qm_own_fd_close(fd, &m->own);
     if (t && t->tagged)
         set_fsgid(t->original);
 }
@@ -375,7 +381,7 @@ static void mount_close(struct qmctx *ctx)
     if (m->link)
         qm_mount_link_unref(m->link);
     if (m->connecting != -1)
-        close(m->connecting);
+        stop_connecting(m);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }

@@ -13,6 +13,7 @@
 #include "tests/harness.h"
 
 #include "clients/libqmctx/qmctx.h"
+#include "fd-of-peer.h"
 #include "clients/protocol/quickmine-agent.h"
 
 static char dir[] = "/tmp/qmctx.XXXXXX", where[128];
@@ -154,6 +155,54 @@ TEST(test_another_directory)
     leave(ctx, listener, connection);
     assert_int_equal(chdir(before), 0);
     free(before);
+}
+
+/* A program that closes descriptors which it knows nothing of. */
+TEST(test_closed_descriptor)
+{
+    int listener, connection, pair[2], fd;
+    struct qmctx *ctx = announce(&listener, &connection);
+    char text[16];
+
+    /* Its own connection gets the number. */
+    fd = fd_of_peer(address.sun_path);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(dup2(pair[0], fd), fd);
+    assert_int_equal(send(pair[1], "mine", 4, 0), 4);
+    assert_true(WAIT_FOR((nudge(ctx), is_called(listener))));
+    close(connection);
+    connection = welcome(listener, 0);
+    assert_true(WAIT_FOR(nudge(ctx)));
+    assert_int_equal(recv(fd, text, sizeof text, MSG_DONTWAIT), 4);
+    leave(ctx, listener, connection);
+    assert_int_equal(send(fd, "mine", 4, 0), 4);
+    close(fd);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* The same of the table, which an agent that comes later cannot be given any more. */
+TEST(test_closed_table)
+{
+    int listener, connection, fd;
+    struct qmctx *ctx = announce(&listener, &connection);
+    char path[64], link[64];
+
+    for (fd = 3; fd < 1000; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        memset(link, 0, sizeof link);
+        if (readlink(path, link, sizeof link - 1) > 0 &&
+            strstr(link, "memfd:quickmine-contexts"))
+            break;
+    }
+    assert_int_equal(dup2(listener, fd), fd);
+    close(connection);
+    assert_true(WAIT_FOR(!nudge(ctx)));
+    assert_false(is_called(listener));
+    qmctx_close(ctx);
+    assert_int_equal(close(fd), 0);
+    close(listener);
+    unlink(address.sun_path);
 }
 
 static int set_up(void **state)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 
+#include "fd-of-peer.h"
 #include "mount-fixture.h"
 
 TEST(test_begin_end)
@@ -262,6 +263,35 @@ TEST(test_another_directory)
     mock_mount_stop(&m);
     assert_int_equal(chdir(before), 0);
     free(before);
+}
+
+/* A program that closes descriptors which it knows nothing of: its own connection gets
+ * the number. */
+TEST(test_closed_descriptor)
+{
+    struct mock_mount m = {.greet = true};
+    struct qmctx *ctx = announce_to(&m);
+    int fd = fd_of_peer(path), pair[2];
+    struct qm_mount_entry *e;
+    char text[64];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    qmctx_begin(ctx, QMCTX_QUERY, 2, NULL);
+    e = entry_of(&m);
+    e->seen = e->version;
+    assert_int_equal(dup2(pair[0], fd), fd);
+    assert_int_equal(send(pair[1], "mine", 4, 0), 4);
+    qmctx_end(ctx);
+    assert_int_equal(recv(pair[1], text, sizeof text, MSG_DONTWAIT), -1);
+    assert_true(WAIT_FOR((nudge(ctx), m.accepted == 2)));
+    assert_true(WAIT_FOR(nudge(ctx)));
+    assert_int_equal(recv(fd, text, sizeof text, MSG_DONTWAIT), 4);
+    qmctx_close(ctx);
+    assert_int_equal(send(fd, "mine", 4, MSG_NOSIGNAL), 4);
+    close(fd);
+    close(pair[0]);
+    close(pair[1]);
+    mock_mount_stop(&m);
 }
 
 TEST(test_mount_goes_and_comes_back)
