@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/attach.h"
@@ -21,6 +22,7 @@
 
 #define CLIENTS         64
 #define ACCEPT_PAUSE_MS 100
+#define END_SECONDS     10 /* for requests that the server has */
 
 struct listener;
 
@@ -155,12 +157,25 @@ static int listen_at(const char *path)
 
 static void end_clients(struct listener *l)
 {
+    struct timespec until;
+    int error = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += END_SECONDS;
     pthread_mutex_lock(&l->lock);
     for (unsigned i = 0; i < CLIENTS; i++) {
         if (l->clients[i].nbd)
             qm_nbd_stop(l->clients[i].nbd);
         else if (l->clients[i].taken && l->clients[i].fd != -1)
             shutdown(l->clients[i].fd, SHUT_RDWR);
+    }
+    while (l->count > 0 && error == 0)
+        error = pthread_cond_clockwait(&l->gone, &l->lock, CLOCK_MONOTONIC, &until);
+    if (l->count > 0) {
+        pthread_mutex_unlock(&l->lock);
+        daemon_log(LOG_WARNING, "the server does not answer: ending all the same");
+        qm_device_abandon(l->device->device);
+        pthread_mutex_lock(&l->lock);
     }
     while (l->count > 0)
         pthread_cond_wait(&l->gone, &l->lock);

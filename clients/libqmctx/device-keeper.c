@@ -66,8 +66,11 @@ static void await_quiet(struct qm_device *device)
         pthread_cond_wait(&device->changed, &device->lock);
 }
 
+/* Unless it was given up meanwhile.  lock is held. */
 static void set_up(struct qm_device *device)
 {
+    if (atomic_load(&device->state) == DEVICE_DEAD)
+        return;
     atomic_store(&device->state, DEVICE_UP);
     pthread_cond_broadcast(&device->settled);
     qm_device_kick(device);

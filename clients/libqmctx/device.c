@@ -380,6 +380,27 @@ static void await_last_flush(struct qm_device *device)
         ;
 }
 
+/* Nothing waits for the server any more.  The lock is held. */
+static void end_waiting(struct qm_device *device)
+{
+    device->stopping = true;
+    atomic_store(&device->state, DEVICE_DEAD);
+    pthread_cond_broadcast(&device->changed);
+    pthread_cond_broadcast(&device->settled);
+    pthread_cond_broadcast(&device->poll);
+    pthread_cond_broadcast(&device->sentry_wake);
+}
+
+void qm_device_abandon(struct qm_device *device)
+{
+    if (qm_device_is_parents(device))
+        return;
+    pthread_mutex_lock(&device->lock);
+    end_waiting(device);
+    pthread_mutex_unlock(&device->lock);
+    qm_direct_end(device->direct);
+}
+
 void qm_device_close(struct qm_device *device)
 {
     uint64_t bytes, changes;
@@ -395,9 +416,7 @@ void qm_device_close(struct qm_device *device)
     pthread_cond_broadcast(&device->settled);
     if (device->has_keeper && atomic_load(&device->state) < DEVICE_LOST)
         await_last_flush(device);
-    atomic_store(&device->state, DEVICE_DEAD);
-    pthread_cond_broadcast(&device->poll);
-    pthread_cond_broadcast(&device->sentry_wake);
+    end_waiting(device);
     pthread_mutex_unlock(&device->lock);
     qm_direct_end(qm_direct_of(device->server));
     if (device->has_keeper)

@@ -122,6 +122,9 @@ struct qm_requester {
  * or an errno value with qmctx_error(). */
 int qm_device_open(const char *uri, const struct qm_device_options *options,
                    struct qm_device **device);
+/* Before qm_device_close(), while requests may be under way: from now on all fail, also
+ * those that a server which hangs does not answer. */
+void qm_device_abandon(struct qm_device *device);
 /* Flushes what is retained, if the server is there, and ends. NULL is allowed. */
 void qm_device_close(struct qm_device *device);
 

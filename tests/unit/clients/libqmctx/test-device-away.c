@@ -434,6 +434,36 @@ TEST_WITH(test_fork_while_connecting, set_up, tear_down)
     rmdir(dir);
 }
 
+/* A server that hangs, and a program that is to end. */
+TEST_WITH(test_abandoned, set_up_open, tear_down)
+{
+    struct job read = {.what = JOB_READ}, write = {.what = JOB_WRITE, .letter = 'w'},
+               next = {.what = JOB_WRITE, .letter = 'n'}, sync = {.what = JOB_FLUSH};
+
+    put_page(1, 'a', false);
+    for (enum mock_type type = 0; type < MOCK_TYPES; type++)
+        mock_hold(&mock, type, true);
+    start_job(&read);
+    start_job(&write);
+    await_asleep(&write);
+    start_job(&next);
+    start_job(&sync);
+    await_asleep(&read);
+    await_asleep(&next);
+    await_asleep(&sync);
+    qm_device_abandon(device);
+    assert_int_not_equal(finish_job(&read), 0);
+    assert_int_not_equal(finish_job(&write), 0);
+    assert_int_not_equal(finish_job(&next), 0);
+    assert_int_not_equal(finish_job(&sync), 0);
+    assert_int_not_equal(try_put_page(2, 'b', false), 0);
+    qm_device_close(device);
+    device = NULL;
+    assert_int_equal(said("were not flushed: 1"), 1);
+    for (enum mock_type type = 0; type < MOCK_TYPES; type++)
+        mock_hold(&mock, type, false);
+}
+
 /* Closed while it is connecting to what does not answer, it ends all the same. */
 TEST_WITH(test_close_without_a_server, set_up_open, tear_down)
 {
