@@ -192,6 +192,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->pidfile = arg;
         return 0;
     case SOCKET:
+        if (!*arg)
+            argp_error(state, "--socket: a path is needed");
         o->socket = arg;
         return 0;
     case WATCH:
@@ -463,6 +465,16 @@ static int run_hints(const struct attach_options *o)
     return status;
 }
 
+/* Unless it is done, the next one has to know what this one, or its predecessor, may
+ * have under way. */
+static void end_owner(struct attach_options *o, bool is_done)
+{
+    if (is_done)
+        qm_owner_end(&o->socket_owner);
+    else
+        qm_owner_leave(&o->socket_owner);
+}
+
 static int run(void *opaque)
 {
     struct attach_options *o = opaque;
@@ -488,6 +500,7 @@ static int run(void *opaque)
     set_owner(o, options.owner);
     if (qm_device_open(o->uri, &options, &device.device) != 0) {
         daemon_log(LOG_ERR, "%s", qmctx_error());
+        end_owner(o, o->socket_owner.fresh);
         return CLI_FAILED;
     }
     attach_take_size(o, &device);
@@ -498,13 +511,9 @@ static int run(void *opaque)
         device.seen = &seen;
     device.every_flush = o->device && o->mode == QM_RETAIN_OFF;
     status = serve(o, &device);
-    /* Else the next one has to know what this one may have under way. */
     is_done = qm_device_is_up(device.device);
     qm_device_close(device.device);
-    if (is_done)
-        qm_owner_end(&o->socket_owner);
-    else
-        qm_owner_leave(&o->socket_owner);
+    end_owner(o, is_done);
     return status;
 }
 

@@ -74,6 +74,7 @@ static int take(struct qm_owner *owner)
         return errno;
     owner->dev = st.st_dev;
     owner->ino = st.st_ino;
+    owner->fresh = st.st_size == 0;
     if (st.st_nlink == 0)
         return -1;
     if (!is_ours(&st))

@@ -92,6 +92,7 @@ struct qm_owner {
     char *name;  /* in dir */
     dev_t dev;
     ino_t ino;
+    bool fresh; /* nobody had a number there before */
     uint8_t id[QM_OWNER_SIZE];
 };
 #define QM_OWNER_NONE ((struct qm_owner){.fd = -1, .dir = -1})

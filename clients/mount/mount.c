@@ -615,8 +615,9 @@ static void tear_down(struct life *life)
     qm_fuse_end(&life->fuse);
     qm_announce_free(life->announce);
     qm_threads_free(life->threads);
-    /* Else the next one has to know what this one may have under way. */
-    done = life->device && qm_device_is_up(life->device);
+    /* Else the next one has to know what this one, or its predecessor, may have under
+     * way. */
+    done = life->device ? qm_device_is_up(life->device) : life->owner.fresh;
     qm_device_close(life->device);
     if (done)
         qm_owner_end(&life->owner);
