@@ -132,7 +132,7 @@ bool attach_detach(const struct attach_options *o, bool server_is_there)
     bool ends;
     int fd = -1;
 
-    if (!o->force && attach_check_unused(o->device, &fd, err, sizeof err) != 0) {
+    if (!o->force && attach_await_unused(o->device, &fd, err, sizeof err) != 0) {
         daemon_log(LOG_WARNING, "%s; it stays attached", err);
         return false;
     }

@@ -15,8 +15,10 @@
 
 #include "cli/attach.h"
 
-#define OWNER   "quickmine:"
-#define LOCK_MS 20
+#define OWNER    "quickmine:"
+#define LOCK_MS  20
+#define PROBE_MS 50
+#define PROBES   40 /* further looks, of which each comes so much later */
 
 /* Whether it is the disk, or a partition of it: nbd's minor numbers are those of the
  * disk and then its partitions'. */
@@ -214,6 +216,19 @@ int attach_check_unused(const char *device, int *fd, char *err, size_t len)
         *fd = -1;
     }
     return error;
+}
+
+int attach_await_unused(const char *device, int *fd, char *err, size_t len)
+{
+    const struct timespec nap = {.tv_nsec = PROBE_MS * 1000000L};
+    int error;
+
+    for (unsigned again = 0;; again++) {
+        error = attach_check_unused(device, fd, err, len);
+        if (error != EBUSY || again == PROBES)
+            return error;
+        nanosleep(&nap, NULL);
+    }
 }
 
 int attach_lock(unsigned number, unsigned wait_seconds)

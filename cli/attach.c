@@ -259,7 +259,7 @@ static bool is_free(const struct attach_options *o)
         return false;
     }
     if (!qm_kernel_connected(o->number)) {
-        if (attach_check_unused(o->device, &fd, err, sizeof err) == EBUSY) {
+        if (attach_await_unused(o->device, &fd, err, sizeof err) == EBUSY) {
             cli_fail("%s", err);
             return false;
         }

@@ -58,6 +58,9 @@ void attach_say_plain(const char *why);
 /* Who uses a block device: 0: nobody; EBUSY with a sentence in err; or another errno
  * value.  *fd holds it against being mounted, until it is closed, or is -1. */
 int attach_check_unused(const char *device, int *fd, char *err, size_t len);
+/* The same, but what is gone in two seconds was no user: udev and others look what is
+ * on a device when a program has closed it. */
+int attach_await_unused(const char *device, int *fd, char *err, size_t len);
 /* Before a device that is attached gets new connections: whether the server's, of size
  * bytes, can be the one that it had.  0, or ESTALE and a sentence. */
 int attach_check_same(const struct attach_options *o, uint64_t size, char *err,

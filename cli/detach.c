@@ -87,7 +87,7 @@ int qm_cmd_detach(int argc, char **argv)
     if (!a.force && *owner && !attach_is_ours(owner))
         return cli_fail("%s: was not attached by quickmine; --force detaches it",
                         a.device);
-    if (!a.force && attach_check_unused(a.device, &fd, err, sizeof err) != 0)
+    if (!a.force && attach_await_unused(a.device, &fd, err, sizeof err) != 0)
         return cli_fail("%s; --force detaches it", err);
     if (fd != -1 && fsync(fd) != 0) {
         cli_fail("%s: cannot be written back: %s; --force detaches it", a.device,

@@ -29,6 +29,11 @@ int attach_check_unused(const char *device, int *fd, char *err, size_t len)
     return in_use ? EBUSY : 0;
 }
 
+int attach_await_unused(const char *device, int *fd, char *err, size_t len)
+{
+    return attach_check_unused(device, fd, err, len);
+}
+
 int qm_kernel_disconnect(unsigned number, char *err, size_t len)
 {
     disconnects++;
