@@ -22,7 +22,8 @@
 
 /* Of /proc/PROCESS/task/THREAD/stat, see proc(5). */
 enum { FIELD_STATE = 3, FIELD_FLAGS = 9, FIELD_PENDING = 31 };
-#define EXITING 0x4u /* the kernel's PF_EXITING */
+#define EXITING 0x4u        /* the kernel's PF_EXITING */
+#define KERNEL  0x00200000u /* PF_KTHREAD */
 
 /* Reads a file of /proc; the number of bytes, which a NUL follows, or -1 with errno. */
 static ssize_t get(const char *path, char *text, size_t size)
@@ -53,27 +54,45 @@ pid_t qm_requester_process(pid_t thread)
     return p ? (pid_t)strtol(p + sizeof key - 1, NULL, 10) : 0;
 }
 
+/* The fields of a file that is such, from FIELD_STATE on, with a blank before; NULL and
+ * errno if it cannot be read. */
+static const char *get_fields(const char *path, char *text, size_t size)
+{
+    /* The name before them may hold anything. */
+    const char *name = get(path, text, size) > 0 ? strrchr(text, ')') : NULL;
+
+    return name ? name + 1 : NULL;
+}
+
+static unsigned long number(const char *fields, int wanted)
+{
+    for (int field = FIELD_STATE; fields && field < wanted; field++)
+        fields = strchr(fields + 1, ' ');
+    return fields ? strtoul(fields, NULL, 10) : 0;
+}
+
 /* Whether a thread is ending, has been killed, or is no more; false if that cannot be
  * told. */
 static bool is_ending(pid_t process, const char *thread)
 {
-    unsigned long flags, pending;
-    char path[64], text[1024], *p;
-    ssize_t n;
+    char path[64], text[1024];
+    const char *fields;
 
     snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)process, thread);
-    n = get(path, text, sizeof text);
-    if (n <= 0)
-        return n == -1 && (errno == ENOENT || errno == ESRCH);
-    /* The name before it may hold anything. */
-    p = strrchr(text, ')');
-    for (int field = FIELD_STATE - 1; p && field < FIELD_FLAGS; field++)
-        p = strchr(p + 1, ' ');
-    flags = p ? strtoul(p, NULL, 10) : 0;
-    for (int field = FIELD_FLAGS; p && field < FIELD_PENDING; field++)
-        p = strchr(p + 1, ' ');
-    pending = p ? strtoul(p, NULL, 10) : 0;
-    return (flags & EXITING) || (pending & 1ul << (SIGKILL - 1));
+    errno = 0;
+    fields = get_fields(path, text, sizeof text);
+    if (!fields)
+        return errno == ENOENT || errno == ESRCH;
+    return (number(fields, FIELD_FLAGS) & EXITING) ||
+           (number(fields, FIELD_PENDING) & 1ul << (SIGKILL - 1));
+}
+
+bool qm_requester_is_kernel(pid_t thread)
+{
+    char path[32], text[1024];
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)thread);
+    return number(get_fields(path, text, sizeof text), FIELD_FLAGS) & KERNEL;
 }
 
 bool qm_requester_process_gone(pid_t process)

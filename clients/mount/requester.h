@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* requester.h - whether the process that made a request still waits for the reply. */
+/* requester.h - who made a request, and whether its process still waits for the reply.
+ */
 #ifndef QM_MOUNT_REQUESTER_H
 #define QM_MOUNT_REQUESTER_H
 
@@ -9,6 +10,9 @@
 /* The process that a thread is of; 0: it is no more, or that cannot be told.  Numbers
  * are as this process sees them; thread 0: unknown. */
 pid_t qm_requester_process(pid_t thread);
+
+/* Whether it is a thread of the kernel's.  false if that cannot be told. */
+bool qm_requester_is_kernel(pid_t thread);
 
 /* Whether the process is ending, has been killed, or is no more.  false if that cannot
  * be told; process 0: unknown. */

@@ -21,13 +21,14 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "clients/mount/requester.h"
 #include "clients/mount/threads.h"
 
 struct entry {
     pid_t tid;
     bool beginning;
     time_t used;               /* seconds of a monotonic clock */
-    struct qm_tag *tag;        /* NULL while beginning */
+    struct qm_tag *tag;        /* NULL while beginning, and of the kernel's threads */
     struct cds_list_head list; /* most recently used first */
     UT_hash_handle hh;
 };
@@ -154,13 +155,14 @@ struct qm_tag *qm_threads_tag(struct qm_threads *threads, pid_t tid)
 {
     struct qm_tag *tag = NULL, *old = NULL;
     struct entry *entry;
+    bool kernel;
 
     pthread_mutex_lock(&threads->lock);
     entry = find(threads, tid);
     if (entry) {
         cds_list_move(&entry->list, &threads->list);
         entry->used = seconds();
-        tag = qm_tag_get(entry->tag);
+        tag = entry->tag ? qm_tag_get(entry->tag) : NULL;
         pthread_mutex_unlock(&threads->lock);
         return tag;
     }
@@ -172,14 +174,17 @@ struct qm_tag *qm_threads_tag(struct qm_threads *threads, pid_t tid)
     if (!entry)
         return NULL;
 
-    tag = begin(threads, tid);
+    /* It works for whoever has something to do, as those of a loop device: what several
+     * programs read there would be one context's. */
+    kernel = qm_requester_is_kernel(tid);
+    tag = kernel ? NULL : begin(threads, tid);
 
     pthread_mutex_lock(&threads->lock);
     entry->beginning = false;
     entry->used = seconds();
     if (tag)
         entry->tag = qm_tag_get(tag);
-    else
+    else if (!kernel)
         forget(threads, entry);
     pthread_cond_broadcast(&threads->begun);
     pthread_mutex_unlock(&threads->lock);
@@ -191,18 +196,16 @@ void qm_threads_sweep(struct qm_threads *threads)
     time_t limit = seconds() - QM_THREADS_IDLE;
     struct entry *entry;
     struct qm_tag *tag;
+    bool idle;
 
-    for (;;) {
-        tag = NULL;
+    do {
         pthread_mutex_lock(&threads->lock);
         entry = oldest(threads);
-        if (entry && entry->used < limit)
-            tag = forget(threads, entry);
+        idle = entry && entry->used < limit;
+        tag = idle ? forget(threads, entry) : NULL;
         pthread_mutex_unlock(&threads->lock);
-        if (!tag)
-            return;
         qm_tag_put(tag);
-    }
+    } while (idle);
 }
 
 void qm_threads_free(struct qm_threads *threads)

@@ -5,7 +5,7 @@
  * that has not read for a while has its context ended, and gets a new one when it reads
  * again; so does the one that read the longest ago when the table is full.  A thread id
  * that the kernel gives to another thread continues the old context until then, which
- * does no harm.
+ * does no harm.  Threads of the kernel have none.
  */
 #ifndef QM_MOUNT_THREADS_H
 #define QM_MOUNT_THREADS_H
@@ -26,7 +26,8 @@ struct qm_threads *qm_threads_new(struct qm_device *device);
 /* Ends all.  No request may come any more.  threads may be NULL. */
 void qm_threads_free(struct qm_threads *threads);
 
-/* The context of the thread with that id: a reference, or NULL if it cannot be begun.
+/* The context of the thread with that id: a reference, or NULL if it has none, or
+ * it cannot be begun.
  * Any thread; waits for the server only if it is to be begun. */
 struct qm_tag *qm_threads_tag(struct qm_threads *threads, pid_t tid);
 

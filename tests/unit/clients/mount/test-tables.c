@@ -6,14 +6,17 @@
  * within which, and whether each is ended once, and not while a request holds it.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include "tests/harness.h"
 
 #include "clients/mount/peer.h"
+#include "clients/mount/requester.h"
 #include "clients/mount/threads.h"
 #include "clients/protocol/quickmine-mount.h"
 
@@ -104,6 +107,59 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 }
 
 /* --- threads --- */
+
+/* Numbers here are nobody's, unless they are said to be a kernel thread's. */
+static _Atomic pid_t kernel_thread;
+static atomic_uint looks; /* at that one */
+
+bool __real_qm_requester_is_kernel(pid_t thread);
+bool __wrap_qm_requester_is_kernel(pid_t thread);
+
+bool __wrap_qm_requester_is_kernel(pid_t thread)
+{
+    bool is = thread == atomic_load(&kernel_thread);
+
+    atomic_fetch_add(&looks, is);
+    return is;
+}
+
+TEST(test_is_kernel)
+{
+    char name[32] = "";
+    FILE *comm = fopen("/proc/2/comm", "r");
+
+    if (comm) {
+        (void)!fgets(name, sizeof name, comm);
+        fclose(comm);
+    }
+    assert_int_equal(__real_qm_requester_is_kernel(2), strcmp(name, "kthreadd\n") == 0);
+    assert_false(__real_qm_requester_is_kernel(gettid()));
+    assert_false(__real_qm_requester_is_kernel(INT_MAX));
+}
+
+/* It has no context, and is not asked for each time. */
+TEST_WITH(test_kernel_thread, clear_book, NULL)
+{
+    struct qm_threads *threads = qm_threads_new(NULL);
+
+    atomic_store(&looks, 0);
+    atomic_store(&kernel_thread, 7);
+    atomic_store(&stopped_at, 1000);
+    assert_null(qm_threads_tag(threads, 7));
+    assert_null(qm_threads_tag(threads, 7));
+    qm_tag_put(qm_threads_tag(threads, 8));
+    assert_int_equal(open_now(), 1);
+    assert_int_equal(atomic_load(&looks), 1);
+    atomic_store(&stopped_at, 1000 + QM_THREADS_IDLE + 1);
+    qm_threads_sweep(threads); /* both go */
+    assert_int_equal(open_now(), 0);
+    assert_null(qm_threads_tag(threads, 7));
+    assert_int_equal(atomic_load(&looks), 2);
+    atomic_store(&stopped_at, 0);
+    atomic_store(&kernel_thread, 0);
+    qm_threads_free(threads);
+    assert_int_equal(atomic_load(&book.wrong), 0);
+}
 
 TEST_WITH(test_thread_has_one_context, clear_book, NULL)
 {
