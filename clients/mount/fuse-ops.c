@@ -106,7 +106,7 @@ static struct qm_tag *tag_of(struct qm_fuse *fuse, fuse_req_t req)
 /* The requester of a request. */
 struct waiter {
     fuse_req_t req;
-    pid_t process; /* 0: not known yet, or not any more */
+    pid_t process; /* 0: not known yet, or not any more; or QM_REQUESTER_KERNEL */
     struct qm_requester requester;
 };
 

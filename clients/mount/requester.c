@@ -39,21 +39,6 @@ static ssize_t get(const char *path, char *text, size_t size)
     return n;
 }
 
-pid_t qm_requester_process(pid_t thread)
-{
-    static const char key[] = "\nTgid:";
-    char path[32], text[1024];
-    const char *p;
-
-    if (thread == 0)
-        return 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)thread);
-    if (get(path, text, sizeof text) <= 0)
-        return 0;
-    p = strstr(text, key);
-    return p ? (pid_t)strtol(p + sizeof key - 1, NULL, 10) : 0;
-}
-
 /* The fields of a file that is such, from FIELD_STATE on, with a blank before; NULL and
  * errno if it cannot be read. */
 static const char *get_fields(const char *path, char *text, size_t size)
@@ -95,6 +80,23 @@ bool qm_requester_is_kernel(pid_t thread)
     return number(get_fields(path, text, sizeof text), FIELD_FLAGS) & KERNEL;
 }
 
+pid_t qm_requester_process(pid_t thread)
+{
+    static const char key[] = "\nTgid:";
+    char path[32], text[1024];
+    const char *p;
+
+    if (thread == 0)
+        return 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)thread);
+    if (get(path, text, sizeof text) <= 0)
+        return 0;
+    if (qm_requester_is_kernel(thread))
+        return QM_REQUESTER_KERNEL;
+    p = strstr(text, key);
+    return p ? (pid_t)strtol(p + sizeof key - 1, NULL, 10) : 0;
+}
+
 bool qm_requester_process_gone(pid_t process)
 {
     const struct dirent *entry;
@@ -102,7 +104,7 @@ bool qm_requester_process_gone(pid_t process)
     char path[32];
     DIR *tasks;
 
-    if (process == 0)
+    if (process == 0 || process == QM_REQUESTER_KERNEL)
         return false;
     snprintf(path, sizeof path, "/proc/%d/task", (int)process);
     tasks = opendir(path);

@@ -123,7 +123,8 @@ bool __wrap_qm_requester_is_kernel(pid_t thread)
     return is;
 }
 
-TEST(test_is_kernel)
+/* Who waits for a request: not the kernel's thread that has made it. */
+TEST(test_requester)
 {
     char name[32] = "";
     FILE *comm = fopen("/proc/2/comm", "r");
@@ -132,9 +133,17 @@ TEST(test_is_kernel)
         (void)!fgets(name, sizeof name, comm);
         fclose(comm);
     }
-    assert_int_equal(__real_qm_requester_is_kernel(2), strcmp(name, "kthreadd\n") == 0);
+    if (strcmp(name, "kthreadd\n") == 0) {
+        assert_true(__real_qm_requester_is_kernel(2));
+        assert_int_equal(qm_requester_process(2), QM_REQUESTER_KERNEL);
+    }
+    assert_false(qm_requester_process_gone(QM_REQUESTER_KERNEL));
     assert_false(__real_qm_requester_is_kernel(gettid()));
+    assert_int_equal(qm_requester_process(gettid()), getpid());
+    assert_false(qm_requester_process_gone(getpid()));
     assert_false(__real_qm_requester_is_kernel(INT_MAX));
+    assert_int_equal(qm_requester_process(INT_MAX), 0);
+    assert_true(qm_requester_process_gone(INT_MAX));
 }
 
 /* It has no context, and is not asked for each time. */
