@@ -32,6 +32,7 @@
 #include "clients/mount/fuse-ops.h"
 #include "clients/mount/log.h"
 #include "clients/mount/mount.h"
+#include "clients/mount/place.h"
 #include "clients/protocol/quickmine-mount.h"
 
 /* Seconds that requests on their way have once the mount is to end. */
@@ -68,7 +69,9 @@ struct options {
 /* What is to be undone, in this order of its making; the signal handlers look at it. */
 struct life {
     const struct options *options;
-    char file[PATH_MAX]; /* absolute */
+    char file[PATH_MAX]; /* absolute; for messages, and what is beside it */
+    struct qm_place place;
+    bool own_mount; /* mounted by qm_place_mount(), not by libfuse */
     char *socket;
     struct stat st; /* of the file before it was mounted over */
     bool created;   /* the file was not there */
@@ -270,8 +273,7 @@ static void parse(int argc, char **argv, struct options *options)
  * message. */
 static int prepare_file(struct life *life, const char *path)
 {
-    struct statx stx;
-    int fd;
+    int fd, error;
 
     (void)qm_mount_clear_dead(path);
     if (stat(path, &life->st) == -1 && errno == ENOENT) {
@@ -305,8 +307,14 @@ static int prepare_file(struct life *life, const char *path)
         qm_mount_log(LOG_ERR, "%s: %s", path, strerror(errno));
         return -1;
     }
-    if (statx(AT_FDCWD, life->file, 0, STATX_MODE, &stx) == 0 &&
-        (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT)) {
+    /* From here on it is this one. */
+    error = qm_place_open(&life->place, life->file, &life->st);
+    if (error != 0 || !S_ISREG(life->st.st_mode)) {
+        qm_mount_log(LOG_ERR, "%s: %s", life->file,
+                     error ? strerror(error) : "is not a regular file");
+        return -1;
+    }
+    if (qm_place_is_mounted(&life->place)) {
         qm_mount_log(LOG_ERR, "%s: something is mounted there already", path);
         return -1;
     }
@@ -371,7 +379,10 @@ static void on_alarm(int sig)
     (void)!write(STDERR_FILENO, message, sizeof message - 1);
     unlink(ending->socket);
     qm_pidfile_remove(&ending->pid_file);
-    if (umount2(ending->file, MNT_DETACH) == -1) {
+    if (ending->own_mount) {
+        if (ending->session)
+            qm_place_unmount(&ending->place, fuse_session_fd(ending->session));
+    } else if (umount2(ending->file, MNT_DETACH) == -1) {
         pid_t child = fork();
 
         if (child == 0) {
@@ -466,18 +477,54 @@ static void on_tick(void *opaque)
     qm_fuse_tick(&life->fuse);
 }
 
+/* What the kernel is told of the file system, beside what each has. */
+static void kernel_options(const struct life *life, char *text, size_t size)
+{
+    snprintf(text, size, "default_permissions,max_read=%d%s", QM_FUSE_MAX_REQUEST,
+             life->options->allow_other ? ",allow_other" : "");
+}
+
+/* Root can do so by itself, others by fusermount3, which looks who may.  Returns 0, or
+ * -1 after a message. */
+static int mount_it(struct life *life)
+{
+    const char *where = life->file;
+    char options[128], number[32];
+    int fd = -1;
+
+    kernel_options(life, options, sizeof options);
+    if (geteuid() == 0) {
+        fd = qm_place_mount(&life->place, life->options->uri, life->fuse.read_only,
+                            options);
+        if (fd == -1 && errno != EPERM && errno != EACCES) {
+            qm_mount_log(LOG_ERR, "%s: cannot mount there: %s", life->file,
+                         strerror(errno));
+            return -1;
+        }
+    }
+    life->own_mount = fd != -1;
+    if (fd != -1) {
+        /* libfuse's own way to be given one that is mounted. */
+        snprintf(number, sizeof number, "/dev/fd/%d", fd);
+        where = number;
+    }
+    if (fuse_session_mount(life->session, where) == 0)
+        return 0;
+    qm_mount_log(LOG_ERR, "%s: cannot mount there", life->file);
+    return -1;
+}
+
 /* libfuse's session for life; NULL after a message. */
 static struct fuse_session *new_session(struct life *life)
 {
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
     struct fuse_session *session = NULL;
     char *options = NULL;
-    char plain[160];
+    char kernel[128], plain[160];
     int r;
 
-    snprintf(plain, sizeof plain,
-             "subtype=quickmine,default_permissions,max_read=%d%s%s",
-             QM_FUSE_MAX_REQUEST, life->options->allow_other ? ",allow_other" : "",
+    kernel_options(life, kernel, sizeof kernel);
+    snprintf(plain, sizeof plain, "subtype=quickmine,%s%s", kernel,
              life->fuse.read_only ? ",ro" : "");
     r = fuse_opt_add_opt(&options, plain);
     if (r == 0) {
@@ -575,11 +622,7 @@ static int set_up(struct life *life)
         qm_mount_log(LOG_ERR, "cannot start a thread: %s", strerror(r));
         return -1;
     }
-    if (fuse_session_mount(life->session, life->file) != 0) {
-        qm_mount_log(LOG_ERR, "%s: cannot mount there", life->file);
-        return -1;
-    }
-    return 0;
+    return mount_it(life);
 }
 
 /* Serves until it is unmounted or told to end.  Returns the exit status. */
@@ -602,18 +645,24 @@ static int serve(struct life *life)
 
 static void tear_down(struct life *life)
 {
+    struct fuse_session *session = life->session;
     bool done;
 
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    if (life->session) {
+    if (session) {
         alarm(GRACE);
-        fuse_session_unmount(life->session);
-        fuse_session_destroy(life->session);
+        if (life->own_mount)
+            qm_place_unmount(&life->place, fuse_session_fd(session));
+        fuse_session_unmount(session);
     }
-    qm_fuse_end(&life->fuse);
+    /* Its thread tells the session when the device has grown. */
     qm_announce_free(life->announce);
+    life->session = NULL;
+    if (session)
+        fuse_session_destroy(session);
+    qm_fuse_end(&life->fuse);
     qm_threads_free(life->threads);
     /* Else the next one has to know what this one, or its predecessor, may have under
      * way. */
@@ -682,6 +731,7 @@ int qm_cmd_mount(int argc, char **argv)
 {
     struct options options;
     struct life life = {.options = &options,
+                        .place = QM_PLACE_NONE,
                         .parent = -1,
                         .pid_file = QM_PIDFILE_NONE,
                         .owner = QM_OWNER_NONE};
@@ -698,6 +748,7 @@ int qm_cmd_mount(int argc, char **argv)
         unlink(life.file);
     if (status != 0)
         qm_pidfile_remove(&life.pid_file);
+    qm_place_close(&life.place);
     free(life.socket);
     return status;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* exchange.c - to be preloaded: as if a hostile owner exchanged two directories in the
- * instant before something is unmounted, $EXCHANGE_A and $EXCHANGE_B, once.
+ * instant before something is unmounted, $EXCHANGE_A and $EXCHANGE_B, once; or put a
+ * link to $EXCHANGE_B in the place of the file $EXCHANGE_LINK before it is mounted
+ * over.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #pragma GCC visibility push(default)
 
@@ -20,4 +23,17 @@ int umount2(const char *target, int flags)
     if (a && b && !once++ && renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) != 0)
         perror("renameat2");
     return next(target, flags);
+}
+
+int mount(const char *source, const char *target, const char *type, unsigned long flags,
+          const void *data)
+{
+    int (*next)(const char *, const char *, const char *, unsigned long, const void *) =
+        (int (*)(const char *, const char *, const char *, unsigned long,
+                 const void *))dlsym(RTLD_NEXT, "mount");
+    const char *link = getenv("EXCHANGE_LINK"), *b = getenv("EXCHANGE_B");
+
+    if (link && b && (unlink(link) != 0 || symlink(b, link) != 0))
+        perror("symlink");
+    return next(source, target, type, flags, data);
 }
