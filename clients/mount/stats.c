@@ -147,5 +147,8 @@ int qm_mount_print_stats(const char *path, bool json)
         return 1;
     }
     print(text, json);
-    return fflush(stdout) == 0 ? 0 : 1;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    qm_mount_log(LOG_ERR, "the output cannot be written: %s", strerror(errno));
+    return 1;
 }
