@@ -430,7 +430,11 @@ static void on_ready(void *opaque)
             dup2(null, STDERR_FILENO);
             close(null);
         }
-        (void)!write(life->parent, "", 1);
+        if (write(life->parent, "", 1) != 1) {
+            /* It was killed, and nobody knows of this mount. */
+            qm_mount_log(LOG_WARNING, "the command that was to start it has gone");
+            kill(getpid(), SIGTERM);
+        }
         close(life->parent);
         life->parent = -1;
     }
@@ -684,6 +688,14 @@ static int run(struct life *life)
     return status;
 }
 
+static pid_t starting; /* the process that mounts, of its parent */
+
+/* The parent is to end: then the child must not go on, and mount later. */
+static void on_stop(int sig)
+{
+    kill(starting, SIGTERM);
+}
+
 /* The parent of the process that mounts: waits until the file can be used, or the child
  * has failed.  Returns the exit status. */
 static int wait_for_child(pid_t child, int from_child)
@@ -708,21 +720,29 @@ static int wait_for_child(pid_t child, int from_child)
 /* Runs in a child of its own; returns in the parent. */
 static int run_in_background(struct life *life)
 {
-    int ends[2];
-    pid_t child;
-    int status;
+    struct sigaction stop = {.sa_handler = on_stop};
+    sigset_t signals, before;
+    int ends[2], status;
 
-    if (pipe2(ends, O_CLOEXEC) == -1 || (child = fork()) == -1) {
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    if (pipe2(ends, O_CLOEXEC) == -1 || (starting = fork()) == -1) {
         qm_mount_log(LOG_ERR, "%s", strerror(errno));
         return 1;
     }
-    if (child == 0) {
+    if (starting == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
         close(ends[0]);
         life->parent = ends[1];
         exit(run(life));
     }
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGINT, &stop, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
-    status = wait_for_child(child, ends[0]);
+    status = wait_for_child(starting, ends[0]);
     close(ends[0]);
     return status;
 }
