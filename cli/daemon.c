@@ -94,9 +94,21 @@ void daemon_ready(void)
     if (parent == -1)
         return;
     leave_terminal();
-    (void)!write(parent, "", 1);
+    if (write(parent, "", 1) != 1) {
+        /* It was killed, and nobody knows that this is ready. */
+        daemon_log(LOG_WARNING, "the command that was to start it has gone");
+        kill(getpid(), SIGTERM);
+    }
     close(parent);
     parent = -1;
+}
+
+static pid_t starting; /* the child, of its parent */
+
+/* The parent is to end: then the child must not go on, and be ready later. */
+static void on_stop(int sig)
+{
+    kill(starting, SIGTERM);
 }
 
 /* Waits until the child is ready, or has failed.  Returns the exit status. */
@@ -121,20 +133,29 @@ static int wait_for_child(pid_t child, int from_child)
 
 static int run_in_background(int (*run)(void *opaque), void *opaque)
 {
+    struct sigaction stop = {.sa_handler = on_stop};
+    sigset_t signals, before;
     int ends[2], status;
-    pid_t child;
 
-    if (pipe2(ends, O_CLOEXEC) == -1 || (child = fork()) == -1) {
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    if (pipe2(ends, O_CLOEXEC) == -1 || (starting = fork()) == -1) {
         daemon_log(LOG_ERR, "%s", strerror(errno));
         return CLI_FAILED;
     }
-    if (child == 0) {
+    if (starting == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
         close(ends[0]);
         parent = ends[1];
         return run(opaque);
     }
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGINT, &stop, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
-    status = wait_for_child(child, ends[0]);
+    status = wait_for_child(starting, ends[0]);
     close(ends[0]);
     if (status != CLI_OK) /* and the child may have had no time to */
         qm_pidfile_remove(&pid_file);
