@@ -66,12 +66,12 @@ static uint64_t skewed(uint64_t *seed, uint64_t n)
  * prefetched meanwhile. */
 TEST(test_exact)
 {
-    static const char *const policies[] = {"lru", "mru", "arc", "wtinylfu"};
+    static const char *const some[] = {"lru", "mru", "arc", "wtinylfu"};
 
-    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); p++)
+    for (size_t p = 0; p < sizeof(some) / sizeof(some[0]); p++)
         for (uint64_t blocks = 2; blocks <= 400; blocks *= 3) {
             struct qm_cache *lru = make(blocks, 1, "lru", 0);
-            struct qm_cache *cache = make(blocks, 1, policies[p], 1);
+            struct qm_cache *cache = make(blocks, 1, some[p], 1);
             uint64_t seed = blocks;
 
             for (uint64_t i = 0; i < 20000; i++) {
