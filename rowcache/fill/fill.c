@@ -16,7 +16,7 @@
 
 #include "rowcache/fill/internal.h"
 
-enum { AHEAD_WAITING = 16, READS_OF_WORK = 32, FEW = 4 };
+enum { AHEAD_WAITING = 16, READS_OF_WORK = 32, FEW = 8 };
 
 /* Before a server that was behind is asked again. */
 #define BEHIND_NS UINT64_C(5000000)
