@@ -525,16 +525,17 @@ int qm_cmd_attach(int argc, char **argv)
                                .block_size = 512,
                                .lock = -1,
                                .socket_owner = QM_OWNER_NONE};
+    int status = CLI_FAILED;
+    char *uri;
 
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     /* The kernel keeps it as the device's owner, for a program that is started again,
      * wherever. */
-    o.uri = qm_uris_absolute(o.uri);
-    if (!o.uri)
+    o.uri = uri = qm_uris_absolute(o.uri);
+    if (!uri)
         return cli_fail("the current directory: %s", strerror(errno));
-    if (o.device && (!is_free(&o) || !take_lock(&o)))
-        return CLI_FAILED;
-    if (o.socket && !take_socket(&o))
-        return CLI_FAILED;
-    return daemon_start("attach", o.foreground, o.pidfile, run, &o);
+    if ((!o.device || (is_free(&o) && take_lock(&o))) && (!o.socket || take_socket(&o)))
+        status = daemon_start("attach", o.foreground, o.pidfile, run, &o);
+    free(uri);
+    return status;
 }
