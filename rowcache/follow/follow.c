@@ -301,21 +301,24 @@ static void end(void *opaque, struct qm_gtid gtid, const char *file, uint64_t po
     pthread_mutex_unlock(&follow->lock);
 }
 
-/* A file of that number that is another one: the log was reset, and is longer by now
- * than where we are in the old one. */
+/* The log was reset, and is longer by now than where we are in the old one: a file of
+ * that number is another one, or one that was made later has a lower number. */
 static void file(void *opaque, const char *name, uint32_t made)
 {
     struct qm_follow *follow = opaque;
     uint64_t number = qm_place_of(name, 0).file;
+    struct qm_log_file *last = &follow->file;
 
     pthread_mutex_lock(&follow->lock);
-    if (number != UINT64_MAX && follow->file.number == number &&
-        follow->file.server == follow->life.server && follow->file.made != made) {
+    if (number == UINT64_MAX) {
+        /* No server names files so. */
+    } else if (last->server != follow->life.server || number > last->number) {
+        *last = (struct qm_log_file){follow->life.server, number, made};
+    } else if (number == last->number ? made != last->made : made > last->made) {
         follow->anew = "the server's log was reset";
         follow->anew_of = follow->life.server;
         snprintf(follow->broken, sizeof follow->broken, "%s", follow->anew);
     }
-    follow->file = (struct qm_log_file){follow->life.server, number, made};
     pthread_mutex_unlock(&follow->lock);
 }
 

@@ -39,7 +39,7 @@ struct qm_place {
     uint64_t position;
 };
 
-/* The file that was read last, since the last gap, and when the server made it
+/* The last file that was read since the last gap, and when the server made it
  * (seconds). */
 struct qm_log_file {
     uint32_t server;
