@@ -12,8 +12,8 @@
 
 #define WORD 32 /* no function that is known has a longer name */
 
-/* And those of JSON and geometry (json_..., st_...).  Not str_to_date(), maketime(),
- * sec_to_time() and timediff(), whose values can be of type TIME. */
+/* Not str_to_date(), maketime(), sec_to_time() and timediff(), whose values can be of
+ * type TIME. */
 static const char known[] =
     " abs acos addtime ascii asin atan binary bit_count bit_length cast"
     " ceiling char char_length coalesce column_add column_check"
@@ -24,16 +24,24 @@ static const char known[] =
     " export_set extract extractvalue field find_in_set floor format"
     " from_base64 from_days from_unixtime get_format greatest hex hour if"
     " ifnull in inet6_aton inet6_ntoa inet_aton inet_ntoa insert interval"
-    " is_ipv4 is_ipv4_compat is_ipv4_mapped is_ipv6 last_day lcase least"
-    " left length ln locate log log10 log2 lpad lpad_oracle ltrim"
-    " ltrim_oracle make_set makedate md5 microsecond minute month monthname"
-    " natural_sort_key nullif nvl2 octet_length ord period_add period_diff"
-    " pi point pow quarter quote radians regexp_instr regexp_replace"
-    " regexp_substr repeat replace replace_oracle reverse right round rpad"
-    " rpad_oracle rtrim rtrim_oracle second sformat sha sha2 sign sin"
-    " soundex space sqrt strcmp substr substr_oracle substring_index subtime"
-    " tan time_format time_to_sec timestamp timestampdiff to_base64 to_char"
-    " to_days to_seconds trim trim_oracle truncate ucase uncompress"
+    " is_ipv4 is_ipv4_compat is_ipv4_mapped is_ipv6 json_array"
+    " json_array_append json_array_insert json_compact json_contains"
+    " json_contains_path json_depth json_detailed json_equals json_exists"
+    " json_extract json_insert json_keys json_length json_loose"
+    " json_merge_patch json_merge_preserve json_normalize json_object"
+    " json_overlaps json_query json_quote json_remove json_replace"
+    " json_search json_set json_type json_unquote json_valid json_value"
+    " last_day lcase least left length ln locate log log10 log2 lpad"
+    " lpad_oracle ltrim ltrim_oracle make_set makedate md5 microsecond"
+    " minute month monthname natural_sort_key nullif nvl2 octet_length ord"
+    " period_add period_diff pi point pow quarter quote radians regexp_instr"
+    " regexp_replace regexp_substr repeat replace replace_oracle reverse"
+    " right round rpad rpad_oracle rtrim rtrim_oracle second sformat sha"
+    " sha2 sign sin soundex space sqrt st_area st_astext st_contains"
+    " st_distance st_geometryfromtext st_length st_srid st_within st_x st_y"
+    " strcmp substr substr_oracle substring_index subtime tan time_format"
+    " time_to_sec timestamp timestampdiff to_base64 to_char to_days"
+    " to_seconds trim trim_oracle truncate ucase uncompress"
     " uncompressed_length unhex unix_timestamp updatexml varchar week"
     " weekday weight_string year yearweek"
     " ";
@@ -43,8 +51,6 @@ static bool is_known(const char *word, const char *at)
 {
     char between[WORD + 2];
 
-    if (strncmp(word, "json_", 5) == 0 || strncmp(word, "st_", 3) == 0)
-        return true;
     if (strcmp(word, "unix_timestamp") == 0 && *at == ')') /* of now */
         return false;
     snprintf(between, sizeof between, " %s ", word);

@@ -65,10 +65,10 @@ static void answer(struct page *p, const char *status, struct evbuffer *text, bo
     p->answered = true;
 }
 
-static void refuse(struct page *p, const char *status, struct evbuffer *text)
+static void refuse(struct page *p, const char *status, struct evbuffer *text, bool head)
 {
-    evbuffer_add_printf(text, "%s\n", status);
-    answer(p, status, text, false);
+    evbuffer_add_printf(text, "%.*s\n", (int)strcspn(status, "\r"), status);
+    answer(p, status, text, head);
 }
 
 /* The first line of a request: METHOD TARGET HTTP/1.1. */
@@ -78,11 +78,11 @@ static void respond(struct page *p, char *line, struct evbuffer *text)
     bool head = strcmp(method, "HEAD") == 0;
 
     if (!target || !rest || strncmp(rest, "HTTP/", 5) != 0) {
-        refuse(p, "400 Bad Request", text);
+        refuse(p, "400 Bad Request", text, head);
     } else if (!head && strcmp(method, "GET") != 0) {
-        refuse(p, "405 Method Not Allowed", text);
+        refuse(p, "405 Method Not Allowed\r\nAllow: GET, HEAD", text, false);
     } else if (target[strcspn(target, "?")] = '\0', strcmp(target, "/metrics") != 0) {
-        refuse(p, "404 Not Found", text);
+        refuse(p, "404 Not Found", text, head);
     } else {
         info_metrics(p->server, text);
         answer(p, "200 OK", text, head);
@@ -111,7 +111,7 @@ static void readable(struct bufferevent *at, void *opaque)
         return;
     }
     if (!line || length > HEADERS_MOST)
-        refuse(p, "431 Request Header Fields Too Large", text);
+        refuse(p, "431 Request Header Fields Too Large", text, false);
     else
         respond(p, line, text);
     evbuffer_free(text);

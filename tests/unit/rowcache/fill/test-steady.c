@@ -38,6 +38,8 @@ TEST(test_steady)
         "version()",
         "wsrep_last_seen_gtid()",
         "a_loaded_function(`a`)",
+        "st_now(`a`)",
+        "json_later(`a`)",
         "a_function_whose_name_is_longer_than_any(`a`)",
         "current_date",
         "localtime",
