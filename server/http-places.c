@@ -113,6 +113,10 @@ void qms_http_places_answered(struct qms_http_places *p, struct qms_http_place *
     pthread_mutex_lock(&p->lock);
     place->since = qms_now();
     place->answered = true;
+    /* The next request of one that sends several at once begins before anybody looks.
+     */
+    if (p->taken == QMS_HTTP_PLACES && place->since - place->entered > SHORT)
+        shutdown(place->fd, SHUT_RDWR);
     pthread_mutex_unlock(&p->lock);
 }
 

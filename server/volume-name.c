@@ -207,7 +207,8 @@ const char *qms_volume_by_export(void)
 
     for (const struct parameter *p = parameters; p; p = p->next)
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (strcmp(p->key, all[i].key) == 0 && !p->is_false &&
+            if (strcmp(p->key, all[i].key) == 0 &&
+                !(p->is_false && strcmp(p->key, "dynamic-export") == 0) &&
                 qms_volume_has_layer("-plugin.so", all[i].plugin))
                 return all[i].key;
     return NULL;
