@@ -103,12 +103,13 @@ void daemon_ready(void)
     parent = -1;
 }
 
-static pid_t starting; /* the child, of its parent */
+static volatile pid_t starting; /* 0: none; the child, of its parent */
 
 /* The parent is to end: then the child must not go on, and be ready later. */
 static void on_stop(int sig)
 {
-    kill(starting, SIGTERM);
+    if (starting > 0)
+        kill(starting, SIGTERM);
 }
 
 /* Waits until the child is ready, or has failed.  Returns the exit status. */
@@ -121,10 +122,13 @@ static int wait_for_child(pid_t child, int from_child)
     do
         n = read(from_child, &c, 1);
     while (n == -1 && errno == EINTR);
-    if (n == 1)
+    if (n == 1) {
+        starting = 0; /* it lives by itself from now on */
         return CLI_OK;
+    }
     while (waitpid(child, &status, 0) == -1 && errno == EINTR)
         ;
+    starting = 0;
     /* It said what was wrong, unless a signal ended it. */
     if (WIFSIGNALED(status))
         daemon_log(LOG_ERR, "ended by a signal: %s", strsignal(WTERMSIG(status)));

@@ -38,14 +38,18 @@ static bool is_relative(const char *at, const char **value)
     return false;
 }
 
-/* dir as a URI has it, with a slash at its end.  Not if that made a path which is as
- * long as value too long for a socket: then all there is is the short one. */
-static void put_directory(FILE *to, const char *dir, const char *value)
+/* Whether the path of a socket would be too long with dir: then all there is is the
+ * short one. */
+static bool is_too_long(const char *dir, const char *value)
 {
     const struct sockaddr_un *address = NULL;
 
-    if (strlen(dir) + 1 + strcspn(value, "&;#,") >= sizeof address->sun_path)
-        return;
+    return strlen(dir) + 1 + strcspn(value, "&;#") >= sizeof address->sun_path;
+}
+
+/* dir as a URI has it, with a slash at its end. */
+static void put_directory(FILE *to, const char *dir)
+{
     for (const char *c = dir; *c; c++) {
         if (isalnum((unsigned char)*c) || strchr("/._-", *c))
             fputc(*c, to);
@@ -80,7 +84,8 @@ char *qm_uris_absolute(const char *text)
             break;
         }
         fwrite(at, 1, (size_t)(value - at), to);
-        put_directory(to, dir, value);
+        if (strncasecmp(at, "socket=", 7) != 0 || !is_too_long(dir, value))
+            put_directory(to, dir);
         at = value;
     }
     free(dir);

@@ -688,12 +688,13 @@ static int run(struct life *life)
     return status;
 }
 
-static pid_t starting; /* the process that mounts, of its parent */
+static volatile pid_t starting; /* 0: none; the process that mounts, of its parent */
 
 /* The parent is to end: then the child must not go on, and mount later. */
 static void on_stop(int sig)
 {
-    kill(starting, SIGTERM);
+    if (starting > 0)
+        kill(starting, SIGTERM);
 }
 
 /* The parent of the process that mounts: waits until the file can be used, or the child
@@ -707,10 +708,13 @@ static int wait_for_child(pid_t child, int from_child)
     do
         n = read(from_child, &c, 1);
     while (n == -1 && errno == EINTR);
-    if (n == 1)
+    if (n == 1) {
+        starting = 0; /* it lives by itself from now on */
         return 0;
+    }
     while (waitpid(child, &status, 0) == -1 && errno == EINTR)
         ;
+    starting = 0;
     /* It said what was wrong, unless a signal ended it. */
     if (WIFSIGNALED(status))
         qm_mount_log(LOG_ERR, "ended by a signal: %s", strsignal(WTERMSIG(status)));

@@ -309,7 +309,7 @@ static int lock(struct file *file, int command, void *arg)
     int fd = local(file), r;
 
     if (fd == -1 && errno != ENOENT)
-        return no_lock(file, errno);
+        return l->l_type == F_UNLCK ? 0 : no_lock(file, errno); /* there is none */
     if (fd != -1) {
         r = NEXT(fcntl)(fd, command, arg);
         /* It could be opened for reading only. */
