@@ -15,11 +15,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "clients/libqmctx/background.h"
 #include "clients/libqmctx/pidfile.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -94,76 +94,28 @@ void daemon_ready(void)
     if (parent == -1)
         return;
     leave_terminal();
-    if (write(parent, "", 1) != 1) {
+    if (!qm_background_ready(parent)) {
         /* It was killed, and nobody knows that this is ready. */
         daemon_log(LOG_WARNING, "the command that was to start it has gone");
         kill(getpid(), SIGTERM);
     }
-    close(parent);
     parent = -1;
-}
-
-static volatile pid_t starting; /* 0: none; the child, of its parent */
-
-/* The parent is to end: then the child must not go on, and be ready later. */
-static void on_stop(int sig)
-{
-    if (starting > 0)
-        kill(starting, SIGTERM);
-}
-
-/* Waits until the child is ready, or has failed.  Returns the exit status. */
-static int wait_for_child(pid_t child, int from_child)
-{
-    int status = 0;
-    ssize_t n;
-    char c;
-
-    do
-        n = read(from_child, &c, 1);
-    while (n == -1 && errno == EINTR);
-    if (n == 1) {
-        starting = 0; /* it lives by itself from now on */
-        return CLI_OK;
-    }
-    while (waitpid(child, &status, 0) == -1 && errno == EINTR)
-        ;
-    starting = 0;
-    /* It said what was wrong, unless a signal ended it. */
-    if (WIFSIGNALED(status))
-        daemon_log(LOG_ERR, "ended by a signal: %s", strsignal(WTERMSIG(status)));
-    return CLI_FAILED;
 }
 
 static int run_in_background(int (*run)(void *opaque), void *opaque)
 {
-    struct sigaction stop = {.sa_handler = on_stop};
-    sigset_t signals, before;
-    int ends[2], status;
+    int ended = 0, who = qm_background_start(&parent, &ended);
 
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    if (pipe2(ends, O_CLOEXEC) == -1 || (starting = fork()) == -1) {
-        daemon_log(LOG_ERR, "%s", strerror(errno));
-        return CLI_FAILED;
-    }
-    if (starting == 0) {
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        close(ends[0]);
-        parent = ends[1];
+    if (who == 0)
         return run(opaque);
-    }
-    sigaction(SIGTERM, &stop, NULL);
-    sigaction(SIGINT, &stop, NULL);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    close(ends[1]);
-    status = wait_for_child(starting, ends[0]);
-    close(ends[0]);
-    if (status != CLI_OK) /* and the child may have had no time to */
+    /* It said what was wrong, unless a signal ended it. */
+    if (ended > 0)
+        daemon_log(LOG_ERR, "ended by a signal: %s", strsignal(ended));
+    else if (ended < 0)
+        daemon_log(LOG_ERR, "%s", strerror(-ended));
+    if (who == -1) /* and the child may have had no time to */
         qm_pidfile_remove(&pid_file);
-    exit(status);
+    exit(who == 1 ? CLI_OK : CLI_FAILED);
 }
 
 int daemon_start(const char *name, bool foreground, const char *pidfile,

@@ -17,7 +17,7 @@
  *   handshake.c contexts.c
  *   conn.c
  *   thread.c
- *   error.c pidfile.c uris.c
+ *   background.c error.c pidfile.c uris.c
  *
  * A lower layer calls a higher one by function pointers that it was given:
  * struct qm_transport's functions, struct request's ended() and done().

@@ -27,6 +27,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "clients/libqmctx/background.h"
 #include "clients/libqmctx/pidfile.h"
 #include "clients/mount/dead.h"
 #include "clients/mount/fuse-ops.h"
@@ -430,12 +431,11 @@ static void on_ready(void *opaque)
             dup2(null, STDERR_FILENO);
             close(null);
         }
-        if (write(life->parent, "", 1) != 1) {
+        if (!qm_background_ready(life->parent)) {
             /* It was killed, and nobody knows of this mount. */
             qm_mount_log(LOG_WARNING, "the command that was to start it has gone");
             kill(getpid(), SIGTERM);
         }
-        close(life->parent);
         life->parent = -1;
     }
 }
@@ -688,67 +688,19 @@ static int run(struct life *life)
     return status;
 }
 
-static volatile pid_t starting; /* 0: none; the process that mounts, of its parent */
-
-/* The parent is to end: then the child must not go on, and mount later. */
-static void on_stop(int sig)
-{
-    if (starting > 0)
-        kill(starting, SIGTERM);
-}
-
-/* The parent of the process that mounts: waits until the file can be used, or the child
- * has failed.  Returns the exit status. */
-static int wait_for_child(pid_t child, int from_child)
-{
-    int status;
-    ssize_t n;
-    char c;
-
-    do
-        n = read(from_child, &c, 1);
-    while (n == -1 && errno == EINTR);
-    if (n == 1) {
-        starting = 0; /* it lives by itself from now on */
-        return 0;
-    }
-    while (waitpid(child, &status, 0) == -1 && errno == EINTR)
-        ;
-    starting = 0;
-    /* It said what was wrong, unless a signal ended it. */
-    if (WIFSIGNALED(status))
-        qm_mount_log(LOG_ERR, "ended by a signal: %s", strsignal(WTERMSIG(status)));
-    return 1;
-}
-
-/* Runs in a child of its own; returns in the parent. */
+/* Runs in a child of its own; returns in the parent, with its exit status. */
 static int run_in_background(struct life *life)
 {
-    struct sigaction stop = {.sa_handler = on_stop};
-    sigset_t signals, before;
-    int ends[2], status;
+    int ended = 0, who = qm_background_start(&life->parent, &ended);
 
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    if (pipe2(ends, O_CLOEXEC) == -1 || (starting = fork()) == -1) {
-        qm_mount_log(LOG_ERR, "%s", strerror(errno));
-        return 1;
-    }
-    if (starting == 0) {
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        close(ends[0]);
-        life->parent = ends[1];
+    if (who == 0)
         exit(run(life));
-    }
-    sigaction(SIGTERM, &stop, NULL);
-    sigaction(SIGINT, &stop, NULL);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    close(ends[1]);
-    status = wait_for_child(starting, ends[0]);
-    close(ends[0]);
-    return status;
+    /* It said what was wrong, unless a signal ended it. */
+    if (ended > 0)
+        qm_mount_log(LOG_ERR, "ended by a signal: %s", strsignal(ended));
+    else if (ended < 0)
+        qm_mount_log(LOG_ERR, "%s", strerror(-ended));
+    return who == 1 ? 0 : 1;
 }
 
 int qm_cmd_mount(int argc, char **argv)

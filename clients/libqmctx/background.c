@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* background.c - see background.h. */
+#include "clients/libqmctx/background.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile pid_t second; /* 0: none */
+
+static void on_stop(int sig)
+{
+    if (second > 0)
+        kill(second, SIGTERM);
+}
+
+static int wait_for(pid_t child, int from_child, int *signal)
+{
+    int status = 0;
+    ssize_t n;
+    char c;
+
+    do
+        n = read(from_child, &c, 1);
+    while (n == -1 && errno == EINTR);
+    if (n == 1) {
+        second = 0; /* it lives by itself from now on */
+        return 1;
+    }
+    while (waitpid(child, &status, 0) == -1 && errno == EINTR)
+        ;
+    second = 0;
+    *signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return -1;
+}
+
+int qm_background_start(int *ready, int *signal)
+{
+    struct sigaction stop = {.sa_handler = on_stop};
+    sigset_t signals, before;
+    int ends[2], result;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    if (pipe2(ends, O_CLOEXEC) == -1 || (second = fork()) == -1) {
+        *signal = -errno;
+        return -1;
+    }
+    if (second == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        close(ends[0]);
+        *ready = ends[1];
+        return 0;
+    }
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGINT, &stop, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    result = wait_for(second, ends[0], signal);
+    close(ends[0]);
+    return result;
+}
+
+bool qm_background_ready(int ready)
+{
+    bool known = write(ready, "", 1) == 1;
+
+    close(ready);
+    return known;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* background.h - a command whose work goes on in a second process (private).
+ *
+ * The first process waits until the second is ready, or has failed.  A SIGTERM or
+ * SIGINT that comes to it meanwhile is the second's, too, which would else go on by
+ * itself, and be ready when nobody wants it any more.  Before there are threads.
+ */
+#ifndef QMCTX_BACKGROUND_H
+#define QMCTX_BACKGROUND_H
+
+#include <stdbool.h>
+
+#pragma GCC visibility push(default)
+
+/* Returns 0 in the second process: *ready is a descriptor for qm_background_ready().
+ * In the first: 1 when the second is ready, or -1 when it has failed; *signal: 0, or
+ * what ended it; or an errno value, negative, if there is none. */
+int qm_background_start(int *ready, int *signal);
+/* Closes the descriptor.  False: the first process is gone, and nobody knows. */
+bool qm_background_ready(int ready);
+
+#pragma GCC visibility pop
+
+#endif
