@@ -120,7 +120,7 @@ static int open_device(const char *path, bool read_only)
 }
 
 /* What to say of a path that is not found, or may not be looked at: the unit hides some
- * directories, in which whoever looks for it finds it. */
+ * directories, and a person who looks there sees it. */
 static const char *hidden_by_unit(const char *path)
 {
     static const char *const hidden[] = {"/home/", "/root/", "/run/user/", "/tmp/",

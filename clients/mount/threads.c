@@ -174,8 +174,8 @@ struct qm_tag *qm_threads_tag(struct qm_threads *threads, pid_t tid)
     if (!entry)
         return NULL;
 
-    /* It works for whoever has something to do, as those of a loop device: what several
-     * programs read there would be one context's. */
+    /* A thread of the kernel, such as a loop device's, reads for many programs: their
+     * reads would be one context's. */
     kernel = qm_requester_is_kernel(tid);
     tag = kernel ? NULL : begin(threads, tid);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* metrics.c - the page for Prometheus; see server.h.
  *
- * A connection is answered once, and closed.  Whoever reaches the address may make
- * some, without a password, and each takes a file that a client could have.  So there
- * are few, each for a limited time, and a new one takes the place of the oldest. */
+ * A connection is answered once, and closed.  Any program that reaches the address can
+ * connect without a password, and each connection takes a file that a client could
+ * have.  So there are few, each for a limited time; a new one replaces the oldest. */
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <stdio.h>
