@@ -29,6 +29,10 @@
  * and the share would never grow again.  Prefetched blocks whose fill is in flight are
  * not evicted for the main part, up to half of all blocks.
  *
+ * The share is a bound.  Where blocks are used soon after they came, the prefetch part
+ * holds far fewer, and the main part has the others: its policy is told so, as it would
+ * else keep segments and ghosts for half of the blocks that it has.
+ *
  * What is reserved for readers of streams is beside the share, as long as it pays: a
  * block of it must be used as often, of late, as a further block of the main part would
  * have saved a read.  Else short runs that are read again and again, of blocks that the
@@ -58,6 +62,9 @@ enum { OF_MAIN = 0, OF_PREFETCH = 1 };
 /* The least share. */
 #define LEAST_SHARE 16
 #define LEAST_PART  64
+
+/* What the main part has is told anew when it changed by such a part of all blocks. */
+#define TOLD_PART 64
 
 /* `usual` grows by LONGER with each use of a block that waited longer, and shrinks by
  * SHORTER with each other: so it stays where the former are one in ten. */
@@ -96,7 +103,8 @@ size_t qm_balance_bytes(uint64_t blocks)
 int qm_balance_init(struct qm_balance *b, uint64_t blocks, uint64_t prefetch,
                     bool adapts)
 {
-    *b = (struct qm_balance){.blocks = blocks, .prefetch = prefetch};
+    *b = (struct qm_balance){
+        .blocks = blocks, .prefetch = prefetch, .main = blocks - prefetch};
     if (!adapts || prefetch == 0)
         return 0;
     b->adapts = true;
@@ -104,6 +112,8 @@ int qm_balance_init(struct qm_balance *b, uint64_t blocks, uint64_t prefetch,
         b->prefetch = most(b);
     b->exact = b->prefetch;
     b->usual = blocks;
+    b->holds = b->exact;
+    b->main = blocks - b->prefetch;
     b->ghosts = qm_ghosts_new(2 * reach(b));
     return b->ghosts ? 0 : ENOMEM;
 }
@@ -127,17 +137,31 @@ static void clamp(struct qm_balance *b)
     b->prefetch = b->exact;
 }
 
+/* What the main part has, without what may be noise: at least what it has for sure. */
+static uint64_t main_now(const struct qm_balance *b)
+{
+    uint64_t now = b->blocks - (uint64_t)(b->holds < b->exact ? b->holds : b->exact);
+    uint64_t change = now > b->main ? now - b->main : b->main - now;
+
+    if (b->main < b->blocks - b->prefetch || change > b->blocks / TOLD_PART)
+        return now;
+    return b->main;
+}
+
 void qm_balance_resize(struct qm_balance *b, uint64_t blocks, uint64_t prefetch)
 {
     b->blocks = blocks;
     if (!b->adapts) {
         b->prefetch = prefetch;
+        b->main = blocks - prefetch;
         return;
     }
     for (int queue = OF_MAIN; queue <= OF_PREFETCH; queue++)
         while (qm_ghosts_count(b->ghosts, queue) > reach(b))
             qm_ghosts_drop(b->ghosts, queue);
     clamp(b);
+    b->main = blocks; /* far from what it was, or right */
+    b->main = main_now(b);
 }
 
 /* The change of the share when a ghost enters `part`: of the main part, or of the
@@ -175,25 +199,30 @@ static uint64_t worth(const struct qm_balance *b, uint64_t reserved)
     return reserved * b->missed > most ? (uint64_t)(most / b->missed) : reserved;
 }
 
-bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
+bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block,
+                        const struct qm_held *held)
 {
-    uint64_t before = b->prefetch;
+    const uint64_t share = b->prefetch, main = b->main;
     uint32_t age;
     int queue;
 
     if (!b->adapts)
         return false;
-    b->arrivals += part == QM_PART_MAIN;
+    if (part == QM_PART_MAIN) {
+        b->arrivals++;
+        b->holds += ((double)held->prefetch - b->holds) / (double)b->blocks;
+    }
     queue = qm_ghosts_take_aged(b->ghosts, block, &age);
-    if (queue == QM_GHOST_NONE)
-        return false;
     if (queue == OF_MAIN) {
         b->missed += part == QM_PART_MAIN ? MISS : READ;
         fade(b);
     }
-    b->exact += step(b, part, queue, age);
-    clamp(b);
-    return b->prefetch != before;
+    if (queue != QM_GHOST_NONE) {
+        b->exact += step(b, part, queue, age);
+        clamp(b);
+    }
+    b->main = main_now(b);
+    return b->prefetch != share || b->main != main;
 }
 
 enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,

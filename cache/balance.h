@@ -30,6 +30,8 @@ struct qm_balance {
     uint32_t hits;            /* of the main part that do not count as arrivals yet */
     double usual;             /* arrivals for which nine in ten wait for their use */
     double used, missed; /* of late: prefetched blocks, and ghosts of the main part */
+    double holds;        /* of late: blocks of the prefetch part */
+    uint64_t main;       /* qm_balance_main() */
 };
 
 /* The numbers of blocks that the parts hold. */
@@ -59,9 +61,17 @@ enum qm_part qm_balance_excess(const struct qm_balance *b, const struct qm_held 
 /* Upper bound of the memory that it allocates, in bytes. */
 size_t qm_balance_bytes(uint64_t blocks);
 
-/* Learns from a block that is about to enter `part` and is in none.  Returns whether
- * the share changed. */
-bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block);
+/* Learns from a block that is about to enter `part` and is in none, and from what the
+ * parts hold.  Returns whether the share or qm_balance_main() changed. */
+bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block,
+                        const struct qm_held *held);
+
+/* The blocks that the main part has for its own: all but those that the prefetch part
+ * holds of late, which may be far fewer than its share; to a 64th of all. */
+static inline uint64_t qm_balance_main(const struct qm_balance *b)
+{
+    return b->main;
+}
 
 /* Which part, never an empty one, evicts a block before another enters `part`;
  * QM_PART_NONE: a block is free.  reserved: blocks that the prefetch part has at least,

@@ -42,6 +42,9 @@
  * sample that hit it and not the one of its size say what more memory would be worth
  * (gain()).
  *
+ * All small caches are for what the blocks have for sure (assured()): what they have
+ * beside that lasts only as long as little is prefetched.
+ *
  * A touch or an entry costs what the policy in use takes, a hash and the sketch; of a
  * block in the sample, also a look-up in each of the small caches.  All memory is taken
  * when the policy is made, or reserved.
@@ -125,7 +128,8 @@ enum { B1 = 0, B2 = 1 };
 struct adaptive {
     unsigned active;
     void *policies[CANDIDATES]; /* those not in use are empty */
-    uint64_t capacity;
+    uint64_t capacity;          /* of late, of the blocks themselves */
+    uint64_t assured;           /* that the small caches are samples of */
     struct qm_sketch sketch;
     struct qm_ghosts *ghosts;
 
@@ -230,7 +234,7 @@ static void *adaptive_create(uint64_t capacity)
 
     if (!a)
         return NULL;
-    a->capacity = capacity;
+    a->capacity = a->assured = capacity;
     a->reluctance = RELUCTANCE;
     a->below = below_of(capacity);
     a->most = sample = sample_of(capacity, a->below);
@@ -248,18 +252,31 @@ static void *adaptive_create(uint64_t capacity)
 static void adaptive_resize(void *policy, uint64_t capacity)
 {
     struct adaptive *a = policy;
-    uint64_t sample = sample_of(capacity, a->below);
 
-    if (sample > a->most)
-        sample = a->most;
     a->capacity = capacity;
     qm_sketch_resize(&a->sketch, capacity);
-    qm_sketch_resize(&a->sample_sketch, sample);
-    for (unsigned i = 0; i < CANDIDATES; i++) {
+    for (unsigned i = 0; i < CANDIDATES; i++)
         if (candidates[i].ops->resize)
             candidates[i].ops->resize(a->policies[i], capacity);
+}
+
+static uint64_t sample_now(const struct adaptive *a)
+{
+    uint64_t sample = sample_of(a->assured, a->below);
+
+    return sample < a->most ? sample : a->most;
+}
+
+static void adaptive_assured(void *policy, uint64_t capacity)
+{
+    struct adaptive *a = policy;
+    uint64_t sample;
+
+    a->assured = capacity;
+    sample = sample_now(a);
+    qm_sketch_resize(&a->sample_sketch, sample);
+    for (unsigned i = 0; i < CANDIDATES; i++)
         qm_mini_resize(a->minis[i], sample);
-    }
     qm_mini_resize(a->larger, larger_than(sample));
 }
 
@@ -287,6 +304,7 @@ static int adaptive_reserve(void *policy, uint64_t capacity)
         a->below = below;
     }
     adaptive_resize(a, a->capacity);
+    adaptive_assured(a, a->assured);
     return ok ? 0 : ENOMEM;
 }
 
@@ -312,12 +330,11 @@ static void remember(struct adaptive *a, uint64_t block)
  * what it is, and what it says is less true. */
 static void take_over_larger(struct adaptive *a)
 {
-    uint64_t sample = sample_of(a->capacity, a->below);
     struct qm_mini *larger = new_mini(a, a->active, larger_than(a->most));
 
     if (!larger)
         return;
-    qm_mini_resize(larger, larger_than(sample < a->most ? sample : a->most));
+    qm_mini_resize(larger, larger_than(sample_now(a)));
     qm_mini_hand_over(a->larger, larger);
     qm_mini_free(a->larger);
     a->larger = larger;
@@ -409,7 +426,7 @@ static void sample(struct adaptive *a, uint64_t block, bool real)
     a->gain += qm_mini_demand(a->larger, block) - hit[a->active];
     a->alone += !hit[a->active];
     best = regret(a, hit);
-    size = (double)sample_of(a->capacity, a->below);
+    size = (double)sample_of(a->assured, a->below);
     a->reluctance += (1 - a->reluctance) / (LATE * size);
     a->missed += !hit[a->active] - a->missed / (LATE * size);
     enough = a->reluctance * most(REGRET * size, REGRET_MISS * a->missed);
@@ -490,6 +507,7 @@ const struct qm_evict_ops qm_evict_adaptive = {
     .name = "adaptive",
     .create = adaptive_create,
     .resize = adaptive_resize,
+    .assured = adaptive_assured,
     .reserve = adaptive_reserve,
     .destroy = adaptive_destroy,
     .insert = adaptive_insert,

@@ -52,6 +52,11 @@ struct qm_evict_ops {
     /* Sets the target capacity from which segment sizes are computed: at most the
      * capacity of create() or reserve().  NULL: the policy has no segments. */
     void (*resize)(void *policy, uint64_t capacity);
+    /* Sets the capacity that the part has for sure, at most that of resize(), which
+     * says what it has of late.  It is what a policy that takes turns compares its
+     * candidates by, and what gain() and alone() are of.  After resize() and reserve().
+     * NULL: the policy compares nothing. */
+    void (*assured)(void *policy, uint64_t capacity);
     /* Takes or gives back memory, so that there is as much as for a policy that was
      * created with that capacity, which is at least the target capacity and the number
      * of nodes.  What is known of blocks stays, as far as there is room.  Returns 0 or

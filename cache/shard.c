@@ -34,9 +34,12 @@ static struct qm_ring *own_ring(struct qm_shard *shard)
 
 void qm_shard_resize_main(struct qm_shard *shard)
 {
+    const struct qm_balance *b = &shard->balance;
+
     if (shard->main_ops->resize)
-        shard->main_ops->resize(shard->main,
-                                shard->balance.blocks - shard->balance.prefetch);
+        shard->main_ops->resize(shard->main, qm_balance_main(b));
+    if (shard->main_ops->assured)
+        shard->main_ops->assured(shard->main, b->blocks - b->prefetch);
 }
 
 int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t blocks,
@@ -317,7 +320,7 @@ static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incomi
 {
     enum qm_part from;
 
-    if (qm_balance_arrival(&shard->balance, part, incoming))
+    if (qm_balance_arrival(&shard->balance, part, incoming, &shard->held))
         qm_shard_resize_main(shard);
     from = qm_balance_victim(
         &shard->balance, part, &shard->held,

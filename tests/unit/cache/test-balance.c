@@ -531,9 +531,9 @@ TEST(test_policies)
     }
 }
 
-/* A policy is told of each new share: LRU, with a note of it. */
+/* A policy is told what it has: LRU, with a note of it. */
 static struct qm_evict_ops noting;
-static uint64_t noted;
+static uint64_t noted, assured;
 
 static void *note_created(uint64_t capacity, void *opaque)
 {
@@ -545,29 +545,71 @@ static void note_resized(void *policy, uint64_t capacity)
     noted = capacity;
 }
 
-TEST(test_policies_are_told)
+static void note_assured(void *policy, uint64_t capacity)
 {
-    struct qm_cache *cache;
-    uint64_t changes = 0;
+    assured = capacity;
+}
 
+static struct qm_cache *make_noting(uint64_t blocks, uint64_t prefetch)
+{
     noting = *qm_evict_find("lru");
     noting.create_for = note_created;
     noting.resize = note_resized;
-    cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
-                                                .blocks = 100,
-                                                .prefetch_blocks = 4,
-                                                .prefetch_adapts = true,
-                                                .shards = 1,
-                                                .own_eviction = &noting});
+    noting.assured = note_assured;
+    return new_cache(&(struct qm_cache_config){.block_size = BLOCK,
+                                               .blocks = blocks,
+                                               .prefetch_blocks = prefetch,
+                                               .prefetch_adapts = true,
+                                               .shards = 1,
+                                               .own_eviction = &noting});
+}
+
+/* Of each new share, and of what the prefetch part holds of late, to a 64th: as many as
+ * its share at most. */
+TEST(test_policies_are_told)
+{
+    struct qm_cache *cache = make_noting(100, 4);
+    uint64_t changes = 0;
+    double holds = 4;
+
     assert_int_equal(noted, 96);
+    assert_int_equal(assured, 96);
     for (uint64_t i = 0; i < 10000; i++) {
-        uint64_t before = noted;
+        uint64_t before = assured, held;
+        double less;
 
         prefetch(cache, 1000 + i + 30);
-        demand(cache, 1000 + i);
-        assert_int_equal(noted, 100 - stats_of(cache).prefetch_share);
-        changes += noted != before;
+        held = stats_of(cache).prefetch_blocks;
+        if (demand(cache, 1000 + i) == QM_PREFETCH_HIT)
+            held--; /* when it enters the main part, it has left */
+        holds += ((double)held - holds) / 100;
+        assert_int_equal(assured, 100 - stats_of(cache).prefetch_share);
+        changes += assured != before;
+        less = holds < 100 - assured ? holds : 100 - assured;
+        assert_in_range(noted, (uint64_t)(100 - less) - 1, (uint64_t)(100 - less) + 2);
+        assert_true(noted >= assured);
     }
     assert_in_range(changes, 26, 46);
+    assert_in_range(assured, 50, 70);
+    qm_cache_free(cache);
+}
+
+/* Where the prefetch part holds few, the main part has the others, though the share
+ * stays; and less again when they wait. */
+TEST(test_what_is_not_held)
+{
+    struct qm_cache *cache = make_noting(1000, 400);
+
+    for (uint64_t b = 0; b < 1000; b++)
+        demand(cache, b);
+    assert_int_equal(assured, 600);
+    use_after(cache, 10000, 5000, 8);
+    assert_int_equal(assured, 600);
+    assert_in_range(noted, 970, 992);
+    use_after(cache, 20000, 2000, 30);
+    use_after(cache, 30000, 5000, 80);
+    assert_in_range(noted, 900, 940);
+    qm_cache_resize(cache, 500);
+    assert_in_range(noted, 400, 440);
     qm_cache_free(cache);
 }
