@@ -21,6 +21,7 @@
 #include "cli/daemon.h"
 #include "clients/attach/kernel.h"
 #include "clients/attach/attribution.h"
+#include "clients/libqmctx/background.h"
 #include "clients/libqmctx/uris.h"
 
 #define TIMEOUT      30
@@ -475,6 +476,15 @@ static void end_owner(struct attach_options *o, bool is_done)
         qm_owner_leave(&o->socket_owner);
 }
 
+static const struct attach_options *starting;
+
+/* The server has not answered yet. */
+static void tidy(void)
+{
+    qm_owner_unused(&starting->socket_owner);
+    daemon_tidy();
+}
+
 static int run(void *opaque)
 {
     struct attach_options *o = opaque;
@@ -534,6 +544,8 @@ int qm_cmd_attach(int argc, char **argv)
     o.uri = uri = qm_uris_absolute(o.uri);
     if (!uri)
         return cli_fail("the current directory: %s", strerror(errno));
+    starting = &o;
+    qm_background_tidy(tidy);
     if ((!o.device || (is_free(&o) && take_lock(&o))) && (!o.socket || take_socket(&o)))
         status = daemon_start("attach", o.foreground, o.pidfile, run, &o);
     free(uri);

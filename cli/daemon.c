@@ -102,6 +102,11 @@ void daemon_ready(void)
     parent = -1;
 }
 
+void daemon_tidy(void)
+{
+    qm_pidfile_remove(&pid_file);
+}
+
 static int run_in_background(int (*run)(void *opaque), void *opaque)
 {
     int ended = 0, who = qm_background_start(&parent, &ended);

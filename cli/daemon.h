@@ -21,6 +21,9 @@ int daemon_start(const char *name, bool foreground, const char *pidfile,
 
 /* The work can be relied on from now on. */
 void daemon_ready(void);
+/* Of a program that ends before it is ready: removes the pid file if it made it.
+ * Async-signal-safe. */
+void daemon_tidy(void);
 /* Tells the service manager, "STOPPING=1" for example; if there is one. */
 void daemon_notify(const char *state);
 

@@ -65,6 +65,27 @@ int qm_background_start(int *ready, int *signal)
     return result;
 }
 
+static void (*tidy_up)(void);
+
+static void on_early_end(int sig)
+{
+    tidy_up();
+    signal(sig, SIG_DFL);
+    raise(sig); /* comes when this returns */
+}
+
+void qm_background_tidy(void (*tidy)(void))
+{
+    struct sigaction end = {.sa_handler = on_early_end}, hangup;
+
+    tidy_up = tidy;
+    sigaction(SIGTERM, &end, NULL);
+    sigaction(SIGINT, &end, NULL);
+    /* Under nohup(1) the end of its terminal is not the command's. */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &end, NULL);
+}
+
 bool qm_background_ready(int ready)
 {
     bool known = write(ready, "", 1) == 1;

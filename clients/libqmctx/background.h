@@ -4,6 +4,8 @@
  * The first process waits until the second is ready, or has failed.  A SIGTERM or
  * SIGINT that comes to it meanwhile is the second's, too, which would else go on by
  * itself, and be ready when nobody wants it any more.  Before there are threads.
+ *
+ * In either way to run, what ends a command before it is ready leaves nothing behind.
  */
 #ifndef QMCTX_BACKGROUND_H
 #define QMCTX_BACKGROUND_H
@@ -18,6 +20,10 @@
 int qm_background_start(int *ready, int *signal);
 /* Closes the descriptor.  False: the first process is gone, and nobody knows. */
 bool qm_background_ready(int ready);
+
+/* Until other handlers take over, SIGTERM, SIGINT and SIGHUP (unless it is ignored)
+ * have tidy() called, which must be async-signal-safe, and then end the process. */
+void qm_background_tidy(void (*tidy)(void));
 
 #pragma GCC visibility pop
 

@@ -74,13 +74,13 @@ static int take(struct qm_owner *owner)
         return errno;
     owner->dev = st.st_dev;
     owner->ino = st.st_ino;
-    owner->fresh = st.st_size == 0;
     if (st.st_nlink == 0)
         return -1;
     if (!is_ours(&st))
         return EPERM;
     if (flock(owner->fd, LOCK_EX | LOCK_NB) != 0)
         return errno;
+    owner->fresh = st.st_size == 0;
     return is_there(owner) ? qm_owner_read(owner->fd, owner->id) : -1;
 }
 
@@ -139,12 +139,23 @@ void qm_owner_leave(struct qm_owner *owner)
     let_go(owner);
 }
 
-void qm_owner_end(struct qm_owner *owner)
+/* While it is locked: else it could be the next one's. */
+static void unlink_it(const struct qm_owner *owner)
 {
-    /* While it is locked: else it could be the next one's. */
     if (owner->fd != -1 && is_there(owner))
         unlinkat(owner->dir, owner->name, 0);
+}
+
+void qm_owner_end(struct qm_owner *owner)
+{
+    unlink_it(owner);
     qm_owner_leave(owner);
+}
+
+void qm_owner_unused(const struct qm_owner *owner)
+{
+    if (owner->fresh)
+        unlink_it(owner);
 }
 
 void qm_owner_forked(struct qm_owner *owner)

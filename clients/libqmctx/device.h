@@ -104,6 +104,9 @@ struct qm_owner {
 int qm_owner_open(struct qm_owner *owner, const char *path, unsigned wait_ms);
 /* Removes the file: no request is under way.  Does nothing if it is not open. */
 void qm_owner_end(struct qm_owner *owner);
+/* Before any request: removes the file if nobody had a number there before.  For a
+ * program that ends; async-signal-safe. */
+void qm_owner_unused(const struct qm_owner *owner);
 /* Leaves it where it is, for the next program: requests may be under way. */
 void qm_owner_leave(struct qm_owner *owner);
 /* In a child, of whose life the lock is to be independent.  Async-signal-safe. */

@@ -396,12 +396,20 @@ static void on_alarm(int sig)
     _exit(1);
 }
 
+/* Nothing is mounted yet. */
+static void tidy(void)
+{
+    qm_owner_unused(&ending->owner);
+    qm_pidfile_remove(&ending->pid_file);
+    if (ending->created)
+        unlink(ending->file);
+}
+
 static void catch_signals(struct life *life)
 {
     struct sigaction end = {.sa_handler = on_end}, late = {.sa_handler = on_alarm},
                      ignore = {.sa_handler = SIG_IGN}, hangup;
 
-    ending = life;
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGINT, &end, NULL);
     /* Under nohup(1) the end of its terminal is not the mount's. */
@@ -717,6 +725,8 @@ int qm_cmd_mount(int argc, char **argv)
     if (options.stats)
         return print_stats(&options);
     qm_mount_log_fuse();
+    ending = &life;
+    qm_background_tidy(tidy);
     if (prepare_file(&life, options.file) == 0 && prepare_paths(&life) == 0)
         status = options.foreground ? run(&life) : run_in_background(&life);
     /* Nothing is left behind that was not there before. */
