@@ -65,23 +65,13 @@ void daemon_notify(const char *state)
     close(fd);
 }
 
-static void leave_terminal(void)
+static void log_to_syslog(void)
 {
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     char ident[32];
 
-    setsid();
-    (void)!chdir("/");
     snprintf(ident, sizeof ident, "quickmine-%s", command);
     openlog(strdup(ident), LOG_PID, LOG_DAEMON);
     atomic_store(&to_syslog, true);
-    if (null == -1)
-        return;
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
-    if (null > STDERR_FILENO)
-        close(null);
 }
 
 void daemon_ready(void)
@@ -93,7 +83,7 @@ void daemon_ready(void)
     daemon_notify(state);
     if (parent == -1)
         return;
-    leave_terminal();
+    log_to_syslog();
     if (!qm_background_ready(parent)) {
         /* It was killed, and nobody knows that this is ready. */
         daemon_log(LOG_WARNING, "the command that was to start it has gone");

@@ -86,10 +86,27 @@ void qm_background_tidy(void (*tidy)(void))
         sigaction(SIGHUP, &end, NULL);
 }
 
+static void leave_terminal(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    setsid();
+    (void)!chdir("/");
+    if (null == -1)
+        return;
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    if (null > STDERR_FILENO)
+        close(null);
+}
+
 bool qm_background_ready(int ready)
 {
-    bool known = write(ready, "", 1) == 1;
+    bool known;
 
+    leave_terminal();
+    known = write(ready, "", 1) == 1;
     close(ready);
     return known;
 }

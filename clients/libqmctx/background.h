@@ -18,7 +18,9 @@
  * In the first: 1 when the second is ready, or -1 when it has failed; *signal: 0, or
  * what ended it; or an errno value, negative, if there is none. */
 int qm_background_start(int *ready, int *signal);
-/* Closes the descriptor.  False: the first process is gone, and nobody knows. */
+/* In the second, whose messages go elsewhere by now: leaves the terminal and the
+ * directory, and tells the first, closing the descriptor.  False: the first is gone,
+ * and nobody knows. */
 bool qm_background_ready(int ready);
 
 /* Until other handlers take over, SIGTERM, SIGINT and SIGHUP (unless it is ignored)

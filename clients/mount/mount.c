@@ -226,17 +226,7 @@ static void on_ready(void *opaque)
 
     qm_pidfile_write(&life->pid_file);
     if (life->parent != -1) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-        setsid();
-        (void)!chdir("/");
         qm_mount_log_to_syslog();
-        if (null != -1) {
-            dup2(null, STDIN_FILENO);
-            dup2(null, STDOUT_FILENO);
-            dup2(null, STDERR_FILENO);
-            close(null);
-        }
         if (!qm_background_ready(life->parent)) {
             /* It was killed, and nobody knows of this mount. */
             qm_mount_log(LOG_WARNING, "the command that was to start it has gone");
