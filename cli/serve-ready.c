@@ -10,6 +10,9 @@
  * and closes it before a greeting.  It accepts nothing before it serves, so this
  * counts, too, when it has gone on for some seconds; whether the backend can be opened
  * is not known.
+ *
+ * It also gives nbdkit's Unix socket the mode that the umask asks for.  nbdkit sets its
+ * own umask, 0022, with which only the socket's owner can connect.
  */
 #include <errno.h>
 #include <libnbd.h>
@@ -20,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -158,11 +162,13 @@ static void watch(int nbdkit, const char *where, const struct serve_server *serv
 {
     struct pollfd end = {.fd = nbdkit, .events = POLLIN};
     const time_t begun = seconds();
-    time_t answered = begun; /* or failed: not turned away */
-    bool told = false;
+    time_t answered = begun;      /* or failed: not turned away */
+    const mode_t mask = umask(0); /* it makes no file */
+    bool told = false, opened = !server->socket;
 
     while (poll(&end, 1, INTERVAL) == 0) {
-        switch (try(server)) {
+        opened = opened || chmod(server->socket, 0777 & ~mask) == 0 || errno != ENOENT;
+        switch (opened ? try(server) : FAILS) {
         case ANSWERS:
             notify(where, "READY=1\nSTATUS=Serving");
             return;
