@@ -15,6 +15,7 @@
  * own umask, 0022, with which only the socket's owner can connect.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <libnbd.h>
 #include <limits.h>
 #include <netdb.h>
@@ -158,6 +159,22 @@ static void keep_only(int fd)
     close_range((unsigned)fd + 1, UINT_MAX, 0);
 }
 
+/* 0 or an errno value.  Root may serve in a folder of others, who put a link there. */
+static int set_mode(const char *socket, mode_t mode)
+{
+    int fd = open(socket, O_PATH | O_NOFOLLOW | O_CLOEXEC), error = EINVAL;
+    char path[32];
+    struct stat st;
+
+    if (fd == -1)
+        return errno;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_nlink == 1)
+        error = chmod(path, mode) == 0 ? 0 : errno;
+    close(fd);
+    return error;
+}
+
 static void watch(int nbdkit, const char *where, const struct serve_server *server)
 {
     struct pollfd end = {.fd = nbdkit, .events = POLLIN};
@@ -167,7 +184,7 @@ static void watch(int nbdkit, const char *where, const struct serve_server *serv
     bool told = false, opened = !server->socket;
 
     while (poll(&end, 1, INTERVAL) == 0) {
-        opened = opened || chmod(server->socket, 0777 & ~mask) == 0 || errno != ENOENT;
+        opened = opened || set_mode(server->socket, 0777 & ~mask) != ENOENT;
         switch (opened ? try(server) : FAILS) {
         case ANSWERS:
             notify(where, "READY=1\nSTATUS=Serving");
