@@ -22,7 +22,7 @@
  *     resists scans evicts one block and keeps another of the same value, so the age of
  *     a ghost says little.  A demand counts twice, since a kept block saves a read of
  *     the device, and a prefetched one only the wait for it.  A prefetch of a ghost of
- *     the main part counts a third: no reader waits, but the block is read again.
+ *     the main part counts a quarter: no reader waits, but the block is read again.
  *
  * The share is at most half of all blocks, and at least 16 or, if that is less, a 64th
  * of all: with fewer, prefetched blocks would leave before any reader could use them,
@@ -57,7 +57,7 @@ enum { OF_MAIN = 0, OF_PREFETCH = 1 };
 
 #define LEAST_NEAR 16
 #define MISS       2.0 /* weight of a demand for a ghost of the main part */
-#define READ       0.7 /* weight of a prefetch of one; found by trying, .5 to 1.5 */
+#define READ       0.5 /* weight of a prefetch of one; found by trying, .5 to 1 */
 
 /* The least share. */
 #define LEAST_SHARE 16

@@ -98,7 +98,7 @@ static void enter(struct model *m, bool prefetch, uint64_t block)
             m->share += age > near ? near / age * (near / age) : 1;
     } else if (has(&m->main_left, block)) {
         take(&m->main_left, block);
-        m->share -= (prefetch ? .7 : 2) * near / (m->blocks / 2 + 1);
+        m->share -= (prefetch ? .5 : 2) * near / (m->blocks / 2 + 1);
     }
     if (m->share < least)
         m->share = least;
