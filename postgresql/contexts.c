@@ -69,6 +69,9 @@ static void end_to(unsigned depth)
     if (open <= depth)
         return;
     qmctx_end_to(backend.transport, depth);
+    /* The leader's context is counted by the leader. */
+    if (depth == 0 && connected && backend.leader != 0)
+        depth = 1;
     add(&backend.counts->ended, open - depth);
 }
 

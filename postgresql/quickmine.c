@@ -21,7 +21,8 @@
  *   - A parallel worker is a process of its own, and runs the executor with the query
  *     id of the leader's statement: the hooks do the same there as in a backend.  Over
  *     the agent's transport its context is the leader's, which the leader shows while
- *     it runs a plan that has workers.
+ *     it runs a plan that has workers, or a statement that may have: VACUUM, or one
+ *     that makes an index.
  *
  * An error leaves by longjmp: PG_FINALLY leaves the frames that it passes, and the
  * (sub)transaction's end sees to what is kept between them.
@@ -72,6 +73,10 @@ static struct qmctx *transport;  /* NULL: not opened yet, or it cannot be had */
 static bool opened;              /* in this process */
 static const char *found;        /* that "auto" is; NULL: not looked for yet */
 static const char *no_transport; /* why it cannot be had */
+
+/* A utility statement runs, whose context is shown to its workers (of an index, say).
+ */
+static bool utility_shown;
 
 static planner_hook_type next_planner;
 static ExecutorStart_hook_type next_start;
@@ -414,6 +419,8 @@ static void on_utility(PlannedStmt *plan, const char *text, bool read_only,
 {
     ProcessUtility_hook_type next =
         next_utility ? next_utility : standard_ProcessUtility;
+    bool within = utility_shown;
+    uint64_t shown;
     int frame;
 
     if (!tracking() || context == PROCESS_UTILITY_SUBCOMMAND ||
@@ -424,6 +431,8 @@ static void on_utility(PlannedStmt *plan, const char *text, bool read_only,
         return;
     }
     frame = qm_frame_enter(class_of_utility(plan));
+    shown = qm_stat_show(qmctx_shared_id(transport));
+    utility_shown = true;
     PG_TRY();
     {
         next(plan, text, read_only, context, params, environment, destination,
@@ -432,6 +441,9 @@ static void on_utility(PlannedStmt *plan, const char *text, bool read_only,
     PG_FINALLY();
     {
         qm_frame_leave(frame, false);
+        /* What the one around showed may have ended with a transaction since. */
+        utility_shown = within;
+        qm_stat_show(within ? qmctx_shared_id(transport) : shown);
     }
     PG_END_TRY();
 }
@@ -446,8 +458,11 @@ static void on_transaction(XactEvent event, void *unused)
     case XACT_EVENT_PARALLEL_ABORT:
         qm_transaction_over();
         /* A process's first transaction is one that finds its database and user. */
-        if (!proc_exit_inprogress && tracking())
+        if (!proc_exit_inprogress && tracking()) {
             qm_connection_enter();
+            if (utility_shown)
+                qm_stat_show(qmctx_shared_id(transport));
+        }
         break;
     default:
         break;
