@@ -73,6 +73,7 @@ static struct qmctx *transport;  /* NULL: not opened yet, or it cannot be had */
 static bool opened;              /* in this process */
 static const char *found;        /* that "auto" is; NULL: not looked for yet */
 static const char *no_transport; /* why it cannot be had */
+static char *not_yet; /* why it did not reach anybody, until it is seen that it does */
 
 /* A utility statement runs, whose context is shown to its workers (of an index, say).
  */
@@ -156,6 +157,18 @@ static struct qmctx *open_transport(void)
     return result;
 }
 
+/* Why the transport that was just opened cannot be had, or reaches nobody. */
+static const char *reason(void)
+{
+    static char text[512];
+
+    if (where() != found || is_agent(found))
+        return qmctx_error();
+    snprintf(text, sizeof text, "no agent listens at %s, and %s", QM_AGENT_SOCKET,
+             qmctx_error());
+    return text;
+}
+
 static void stop(int code, Datum unused)
 {
     qm_stat_show(0);
@@ -182,9 +195,11 @@ static void start(void)
     if (is_agent(where()))
         qm_stat_looked(since, transport && qmctx_connected(transport));
     if (!transport) {
-        no_transport = strdup(qmctx_error());
+        no_transport = strdup(reason());
         return;
     }
+    if (!qmctx_connected(transport))
+        not_yet = strdup(reason());
     if (MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER ||
         InitializingParallelWorker || IsParallelWorker()) {
         client.user = GetAuthenticatedUserId();
@@ -217,10 +232,15 @@ bool qm_module_connected(const char **message)
 {
     bool connected = transport && qmctx_connected(transport);
 
+    if (connected) {
+        free(not_yet);
+        not_yet = NULL;
+    }
     *message = no_transport;
     if (transport && !connected)
-        *message =
-            is_agent(where()) ? "the agent is not there" : "the mount is not there";
+        *message = not_yet             ? not_yet
+                   : is_agent(where()) ? "the agent is not there"
+                                       : "the mount is not there";
     return connected;
 }
 
@@ -476,6 +496,20 @@ static void on_subtransaction(SubXactEvent event, SubTransactionId id,
         qm_kept_end();
 }
 
+/* A word that is none of ours is not taken for a mount in the data directory. */
+static bool check_where(char **value, void **extra, GucSource source)
+{
+    const char *path = *value;
+
+    if (is_agent(path)
+            ? strcmp(path, "agent:") != 0
+            : strcmp(path, AUTO) == 0 || strcmp(path, KERNEL) == 0 || strchr(path, '/'))
+        return true;
+    GUC_check_errhint("Available values: auto, kernel, agent, agent:PATH, or the path "
+                      "of a quickmine mount.");
+    return false;
+}
+
 static void define_settings(void)
 {
     static const struct config_enum_entry levels[] = {
@@ -492,8 +526,8 @@ static void define_settings(void)
                                "What contexts are announced to: \"auto\", \"kernel\", "
                                "\"agent\", or the file of "
                                "a quickmine mount.",
-                               NULL, &transport_setting, AUTO, PGC_POSTMASTER, 0, NULL,
-                               NULL, NULL);
+                               NULL, &transport_setting, AUTO, PGC_POSTMASTER, 0,
+                               check_where, NULL, NULL);
     DefineCustomStringVariable(
         "quickmine.carrier", "The old name of quickmine.transport.", NULL,
         &carrier_setting, "", PGC_POSTMASTER, GUC_NO_SHOW_ALL, NULL, NULL, NULL);
@@ -509,8 +543,8 @@ static void check_transport(void)
         ereport(WARNING, errmsg("quickmine.carrier is the old name of "
                                 "quickmine.transport, and will go"));
     if (!probe || !qmctx_connected(probe))
-        ereport(WARNING, errmsg("quickmine: no contexts are announced for now: %s",
-                                qmctx_error()));
+        ereport(WARNING,
+                errmsg("quickmine: no contexts are announced for now: %s", reason()));
     qmctx_close(probe);
     found = NULL;
 }

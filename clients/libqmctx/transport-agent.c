@@ -358,8 +358,8 @@ int qm_announce_to_agent(const char *path, struct qmctx **ctx)
 {
     struct agent *a;
 
-    if (strlen(path) >= sizeof a->address.sun_path)
-        return qm_fail(EINVAL, "%s: a socket's path has at most %zu bytes", path,
+    if (!*path || strlen(path) >= sizeof a->address.sun_path)
+        return qm_fail(EINVAL, "agent:%s: a socket's path has 1 to %zu bytes", path,
                        sizeof a->address.sun_path - 1);
     if (atomic_exchange(&taken, true))
         return qm_fail(EBUSY, "this process announces contexts to an agent already");

@@ -157,6 +157,15 @@ TEST(test_another_directory)
     free(before);
 }
 
+TEST(test_empty_path)
+{
+    struct qmctx *ctx;
+
+    assert_int_equal(qmctx_announce("agent:", &ctx), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_null(ctx);
+}
+
 /* A program that closes descriptors which it knows nothing of. */
 TEST(test_closed_descriptor)
 {
