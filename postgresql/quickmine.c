@@ -280,6 +280,25 @@ static uint64_t class_of_plan(const PlannedStmt *plan)
     return klass;
 }
 
+/* A hash of such a text would let who has it try passwords. */
+static bool may_name_password(const Node *node)
+{
+    switch (nodeTag(node)) {
+    case T_CreateRoleStmt:
+    case T_AlterRoleStmt:
+    case T_CreateUserMappingStmt:
+    case T_AlterUserMappingStmt:
+    case T_CreateForeignServerStmt:
+    case T_AlterForeignServerStmt:
+    case T_CreateSubscriptionStmt:
+    case T_AlterSubscriptionStmt:
+    case T_AlterSystemStmt:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* The id of a statement that is not planned is a hash of its text: a procedure would
  * have one for each set of arguments. */
 static uint64_t class_of_utility(const PlannedStmt *plan)
@@ -289,8 +308,9 @@ static uint64_t class_of_utility(const PlannedStmt *plan)
 
     if (IsA(node, CallStmt) && call->funcexpr)
         return hash_combine64(class_of_name("CALL"), call->funcexpr->funcid);
-    return plan->queryId ? plan->queryId
-                         : class_of_name(CreateCommandName((Node *)node));
+    return plan->queryId && !may_name_password(node)
+               ? plan->queryId
+               : class_of_name(CreateCommandName((Node *)node));
 }
 
 /* Statements that read nothing themselves, or run others. */
