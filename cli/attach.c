@@ -548,6 +548,7 @@ int qm_cmd_attach(int argc, char **argv)
     qm_background_tidy(tidy);
     if ((!o.device || (is_free(&o) && take_lock(&o))) && (!o.socket || take_socket(&o)))
         status = daemon_start("attach", o.foreground, o.pidfile, run, &o);
+    qm_background_tidied();
     free(uri);
     return status;
 }

@@ -36,6 +36,14 @@ static int wait_for(pid_t child, int from_child, int *signal)
     return -1;
 }
 
+/* Under nohup(1) the end of its terminal is not the command's. */
+static bool hangup_counts(void)
+{
+    struct sigaction hangup;
+
+    return sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN;
+}
+
 int qm_background_start(int *ready, int *signal)
 {
     struct sigaction stop = {.sa_handler = on_stop};
@@ -45,6 +53,7 @@ int qm_background_start(int *ready, int *signal)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, &before);
     if (pipe2(ends, O_CLOEXEC) == -1 || (second = fork()) == -1) {
         *signal = -errno;
@@ -58,6 +67,8 @@ int qm_background_start(int *ready, int *signal)
     }
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
+    if (hangup_counts())
+        sigaction(SIGHUP, &stop, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
     result = wait_for(second, ends[0], signal);
@@ -69,21 +80,27 @@ static void (*tidy_up)(void);
 
 static void on_early_end(int sig)
 {
-    tidy_up();
+    if (tidy_up)
+        tidy_up();
     signal(sig, SIG_DFL);
-    raise(sig); /* comes when this returns */
+    raise(sig);
+    _exit(128 + sig); /* no default action ends the first process of a container */
 }
 
 void qm_background_tidy(void (*tidy)(void))
 {
-    struct sigaction end = {.sa_handler = on_early_end}, hangup;
+    struct sigaction end = {.sa_handler = on_early_end, .sa_flags = SA_NODEFER};
 
     tidy_up = tidy;
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGINT, &end, NULL);
-    /* Under nohup(1) the end of its terminal is not the command's. */
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    if (hangup_counts())
         sigaction(SIGHUP, &end, NULL);
+}
+
+void qm_background_tidied(void)
+{
+    tidy_up = NULL;
 }
 
 static void leave_terminal(void)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* background.h - a command whose work goes on in a second process (private).
  *
- * The first process waits until the second is ready, or has failed.  A SIGTERM or
- * SIGINT that comes to it meanwhile is the second's, too, which would else go on by
+ * The first process waits until the second is ready, or has failed.  A SIGTERM, SIGINT
+ * or SIGHUP that comes to it meanwhile ends the second, which would else go on by
  * itself, and be ready when nobody wants it any more.  Before there are threads.
  *
- * In either way to run, what ends a command before it is ready leaves nothing behind.
+ * In either way to run, such a signal before the command is ready leaves nothing
+ * behind, but for what it was just making.
  */
 #ifndef QMCTX_BACKGROUND_H
 #define QMCTX_BACKGROUND_H
@@ -26,6 +27,8 @@ bool qm_background_ready(int ready);
 /* Until other handlers take over, SIGTERM, SIGINT and SIGHUP (unless it is ignored)
  * have tidy() called, which must be async-signal-safe, and then end the process. */
 void qm_background_tidy(void (*tidy)(void));
+/* What tidy() looks at goes away: the signals end the process without it. */
+void qm_background_tidied(void);
 
 #pragma GCC visibility pop
 

@@ -68,6 +68,7 @@ static int take(struct qm_owner *owner)
 {
     struct stat st;
 
+    owner->fresh = false;
     owner->fd = openat(owner->dir, owner->name,
                        O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (owner->fd == -1 || fstat(owner->fd, &st) != 0)
@@ -80,8 +81,21 @@ static int take(struct qm_owner *owner)
         return EPERM;
     if (flock(owner->fd, LOCK_EX | LOCK_NB) != 0)
         return errno;
+    /* Another program may have had it since it was opened. */
+    if (fstat(owner->fd, &st) != 0)
+        return errno;
     owner->fresh = st.st_size == 0;
     return is_there(owner) ? qm_owner_read(owner->fd, owner->id) : -1;
+}
+
+/* For qm_owner_unused(): as soon as it is not locked, it may be another's. */
+static void close_it(struct qm_owner *owner)
+{
+    int fd = owner->fd;
+
+    owner->fd = -1;
+    if (fd != -1)
+        close(fd);
 }
 
 static int take_patiently(struct qm_owner *owner, unsigned wait_ms)
@@ -93,8 +107,7 @@ static int take_patiently(struct qm_owner *owner, unsigned wait_ms)
         err = take(owner);
         if (err == 0)
             return 0;
-        if (owner->fd != -1)
-            close(owner->fd);
+        close_it(owner);
         if (err == EWOULDBLOCK && ms < wait_ms) {
             nanosleep(&nap, NULL);
             ms += NAP_MS;
@@ -135,7 +148,7 @@ void qm_owner_leave(struct qm_owner *owner)
 {
     if (owner->fd == -1)
         return;
-    close(owner->fd);
+    close_it(owner);
     let_go(owner);
 }
 
