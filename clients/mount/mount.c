@@ -199,8 +199,10 @@ static void tidy(void)
 {
     qm_owner_unused(&ending->owner);
     qm_pidfile_remove(&ending->pid_file);
+    if (ending->announce)
+        unlink(ending->socket);
     if (ending->created)
-        unlink(ending->file);
+        qm_place_remove(&ending->place, &ending->st);
 }
 
 static void catch_signals(struct life *life)
@@ -519,9 +521,10 @@ int qm_cmd_mount(int argc, char **argv)
         status = options.foreground ? run(&life) : run_in_background(&life);
     /* Nothing is left behind that was not there before. */
     if (status != 0 && life.created)
-        unlink(life.file);
+        qm_place_remove(&life.place, &life.st);
     if (status != 0)
         qm_pidfile_remove(&life.pid_file);
+    qm_background_tidied();
     qm_place_close(&life.place);
     free(life.socket);
     return status;

@@ -52,6 +52,17 @@ bool qm_place_is_mounted(const struct qm_place *p)
            (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
+void qm_place_remove(const struct qm_place *p, const struct stat *st)
+{
+    const char *name = strrchr(p->held, '/');
+    struct stat now;
+
+    if (p->dir != -1 && name &&
+        fstatat(p->dir, name + 1, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+        now.st_dev == st->st_dev && now.st_ino == st->st_ino && now.st_size == 0)
+        unlinkat(p->dir, name + 1, 0);
+}
+
 int qm_place_mount(const struct qm_place *p, const char *source, bool read_only,
                    const char *options)
 {

@@ -27,6 +27,10 @@ void qm_place_close(struct qm_place *place);
 /* Whether something is mounted there already. */
 bool qm_place_is_mounted(const struct qm_place *place);
 
+/* Removes the file of `st`, if nothing else is in its place and nothing is in it.
+ * Async-signal-safe. */
+void qm_place_remove(const struct qm_place *place, const struct stat *st);
+
 /* Mounts, with the kernel's own options beside those that every file system of this
  * kind needs.  Returns a descriptor for libfuse; or -1 with errno, EPERM: not without
  * fusermount3(1). */

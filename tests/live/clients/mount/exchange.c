@@ -2,10 +2,12 @@
 /* exchange.c - to be preloaded: as if a hostile owner exchanged two directories in the
  * instant before something is unmounted, $EXCHANGE_A and $EXCHANGE_B, once; or put a
  * link to $EXCHANGE_B in the place of the file $EXCHANGE_LINK before it is mounted
- * over.
+ * over.  With $EXCHANGE_END, the mount is told to end when its socket is there, and no
+ * session of libfuse yet.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -23,6 +25,17 @@ int umount2(const char *target, int flags)
     if (a && b && !once++ && renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) != 0)
         perror("renameat2");
     return next(target, flags);
+}
+
+int fuse_opt_add_opt(char **opts, const char *opt); /* libfuse's */
+int fuse_opt_add_opt(char **opts, const char *opt)
+{
+    int (*next)(char **, const char *) =
+        (int (*)(char **, const char *))dlsym(RTLD_NEXT, "fuse_opt_add_opt");
+
+    if (getenv("EXCHANGE_END"))
+        kill(getpid(), SIGTERM);
+    return next(opts, opt);
 }
 
 int mount(const char *source, const char *target, const char *type, unsigned long flags,
