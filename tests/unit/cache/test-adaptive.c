@@ -290,6 +290,55 @@ TEST(test_window_yields)
     free(b);
 }
 
+/* n reads of 1000 blocks, which all have room.  Returns the share of them that a cache
+ * of the assured blocks would have missed. */
+static double alone_of(const struct qm_evict_ops *ops, void *policy,
+                       struct qm_evict_node *nodes, uint64_t *seed, unsigned n)
+{
+    double before = ops->alone(policy);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct qm_evict_node *node = &nodes[rnd_below(seed, 1000)];
+
+        if (node->block == 0) {
+            node->block = 1 + (uint64_t)(node - nodes);
+            ops->insert(policy, node);
+        } else {
+            ops->touch(policy, node);
+        }
+    }
+    return (ops->alone(policy) - before) / n;
+}
+
+/* The small caches are of what the blocks have for sure, whatever they have of late,
+ * and whatever they have memory for. */
+TEST(test_assured)
+{
+    const struct qm_evict_ops *ops = qm_evict_find("adaptive");
+    struct qm_evict_node *nodes = calloc(1000, sizeof(nodes[0]));
+    void *policy = ops->create(2000);
+    uint64_t seed = 7;
+    double share;
+
+    assert_non_null(nodes);
+    assert_non_null(policy);
+    (void)alone_of(ops, policy, nodes, &seed, 10000);
+    assert_true(alone_of(ops, policy, nodes, &seed, 40000) < .01);
+    ops->resize(policy, 1900);
+    ops->assured(policy, 500);
+    share = alone_of(ops, policy, nodes, &seed, 40000);
+    assert_true(share > .25 && share < .6);
+    assert_int_equal(ops->reserve(policy, 4000), 0);
+    ops->resize(policy, 3000);
+    share = alone_of(ops, policy, nodes, &seed, 40000);
+    assert_true(share > .25 && share < .6);
+    ops->assured(policy, 1100);
+    (void)alone_of(ops, policy, nodes, &seed, 10000);
+    assert_true(alone_of(ops, policy, nodes, &seed, 40000) < .01);
+    ops->destroy(policy);
+    free(nodes);
+}
+
 /* All that entered comes out, once, whoever was in charge meanwhile. */
 TEST(test_loses_nothing)
 {
@@ -310,8 +359,10 @@ TEST(test_loses_nothing)
 
         if (step % 20000 == 0)
             phase = kinds[step / 20000 % KINDS];
-        if (step % 5000 == 0)
+        if (step % 5000 == 0) {
             ops->resize(policy, target = 1 + rnd_below(&seed, MOST));
+            ops->assured(policy, 1 + rnd_below(&seed, target));
+        }
         while (held >= target) {
             node = ops->evict(policy, next);
             assert_non_null(node);

@@ -548,6 +548,7 @@ static void note_resized(void *policy, uint64_t capacity)
 static void note_assured(void *policy, uint64_t capacity)
 {
     assured = capacity;
+    assert_true(assured <= noted);
 }
 
 static struct qm_cache *make_noting(uint64_t blocks, uint64_t prefetch)
@@ -599,6 +600,7 @@ TEST(test_policies_are_told)
 TEST(test_what_is_not_held)
 {
     struct qm_cache *cache = make_noting(1000, 400);
+    uint64_t less;
 
     for (uint64_t b = 0; b < 1000; b++)
         demand(cache, b);
@@ -606,10 +608,33 @@ TEST(test_what_is_not_held)
     use_after(cache, 10000, 5000, 8);
     assert_int_equal(assured, 600);
     assert_in_range(noted, 970, 992);
+    /* Never more than there are. */
+    less = noted - 1;
+    assert_int_equal(qm_cache_resize(cache, less), 0);
+    assert_in_range(noted, less - 20, less);
+    assert_int_equal(qm_cache_resize(cache, 1000), 0);
     use_after(cache, 20000, 2000, 30);
     use_after(cache, 30000, 5000, 80);
     assert_in_range(noted, 900, 940);
     qm_cache_resize(cache, 500);
     assert_in_range(noted, 400, 440);
+    qm_cache_free(cache);
+}
+
+/* Each block that the share loses is the main part's at once. */
+TEST(test_share_that_shrinks)
+{
+    struct qm_cache *cache = make_noting(1000, 400);
+
+    for (uint64_t b = 0; b < 400; b++)
+        prefetch(cache, 2000 + b);
+    for (uint64_t b = 0; b < 700; b++)
+        demand(cache, b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 400);
+    for (uint64_t b = 0; b < 50; b++) { /* that have left */
+        demand(cache, b);
+        assert_int_equal(noted, 1000 - stats_of(cache).prefetch_share);
+    }
+    assert_true(assured > 610);
     qm_cache_free(cache);
 }

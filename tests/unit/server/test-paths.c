@@ -327,6 +327,19 @@ TEST(test_advice_without_room)
     bare_free(b);
 }
 
+/* A read of three blocks, of which any are in the cache already. */
+TEST_ON(test_read_of_what_is_partly_there, usual, struct bare *b)
+{
+    for (unsigned there = 0; there < 8; there++) {
+        const uint64_t first = 4 * there;
+
+        for (unsigned i = 0; i < 3; i++)
+            if (there >> i & 1)
+                bare_check(b, (first + i) * BLOCK, BLOCK);
+        bare_check(b, first * BLOCK, 3 * BLOCK);
+    }
+}
+
 /* ---- errors */
 
 /* The reader whose read fails gets the error; who waited for it tries for himself. */
