@@ -36,8 +36,7 @@ static int wait_for(pid_t child, int from_child, int *signal)
     return -1;
 }
 
-/* Under nohup(1) the end of its terminal is not the command's. */
-static bool hangup_counts(void)
+bool qm_background_hangup_counts(void)
 {
     struct sigaction hangup;
 
@@ -67,7 +66,7 @@ int qm_background_start(int *ready, int *signal)
     }
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
-    if (hangup_counts())
+    if (qm_background_hangup_counts())
         sigaction(SIGHUP, &stop, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
@@ -94,7 +93,7 @@ void qm_background_tidy(void (*tidy)(void))
     tidy_up = tidy;
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGINT, &end, NULL);
-    if (hangup_counts())
+    if (qm_background_hangup_counts())
         sigaction(SIGHUP, &end, NULL);
 }
 

@@ -24,6 +24,10 @@ int qm_background_start(int *ready, int *signal);
  * and nobody knows. */
 bool qm_background_ready(int ready);
 
+/* Whether SIGHUP is to end the command: under nohup(1), which ignores it, the end of
+ * the terminal is not the command's. */
+bool qm_background_hangup_counts(void);
+
 /* Until other handlers take over, SIGTERM, SIGINT and SIGHUP (unless it is ignored)
  * have tidy() called, which must be async-signal-safe, and then end the process. */
 void qm_background_tidy(void (*tidy)(void));

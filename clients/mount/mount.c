@@ -205,15 +205,14 @@ static void tidy(void)
         qm_place_remove(&ending->place, &ending->st);
 }
 
-static void catch_signals(struct life *life)
+static void catch_signals(void)
 {
     struct sigaction end = {.sa_handler = on_end}, late = {.sa_handler = on_alarm},
-                     ignore = {.sa_handler = SIG_IGN}, hangup;
+                     ignore = {.sa_handler = SIG_IGN};
 
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGINT, &end, NULL);
-    /* Under nohup(1) the end of its terminal is not the mount's. */
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    if (qm_background_hangup_counts())
         sigaction(SIGHUP, &end, NULL);
     sigaction(SIGALRM, &late, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
@@ -418,7 +417,7 @@ static int set_up(struct life *life)
     if (!life->session)
         return -1;
     life->fuse.session = life->session;
-    catch_signals(life);
+    catch_signals();
     qm_announce_set_report(life->announce, on_report, &life->fuse);
     if ((r = qm_announce_start(life->announce, on_tick, life)) != 0) {
         qm_mount_log(LOG_ERR, "cannot start a thread: %s", strerror(r));

@@ -154,7 +154,8 @@ TEST_WITH(test_bad_of_another_kind, NULL, tear_down)
     }
     assert_true(memory.vain);
     assert_false(memory.asleep);
-    /* Until it decides: of so many blocks a plain cache would miss about as many. */
+    /* Until it decides.  With a working set this large a plain cache would miss about
+     * as much, so this is no second vain time. */
     for (unsigned i = 0; i == 0 || memory.ticks > 0; i++) {
         assert_int_equal(live_of(2 * HOT, 0, 1, 1), 0);
         assert_true(i < 50);
