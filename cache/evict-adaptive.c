@@ -411,11 +411,6 @@ static unsigned lag(struct adaptive *a, const bool hit[CANDIDATES], bool real,
     return best;
 }
 
-static bool is_sampled(const struct adaptive *a, uint64_t block)
-{
-    return qm_hash(block) >> HASH_SHIFT < a->below;
-}
-
 /* Tells the small caches of a demand, and acts on it.  real: the block was there. */
 static void sample(struct adaptive *a, uint64_t block, bool real)
 {
@@ -423,7 +418,7 @@ static void sample(struct adaptive *a, uint64_t block, bool real)
     unsigned best;
     double size, enough;
 
-    if (!is_sampled(a, block))
+    if (qm_hash(block) >> HASH_SHIFT >= a->below)
         return;
     qm_sketch_count(&a->sample_sketch, block);
     for (unsigned i = 0; i < CANDIDATES; i++)
@@ -460,18 +455,6 @@ static void adaptive_touch(void *policy, struct qm_evict_node *node)
     qm_sketch_count(&a->sketch, node->block);
     candidates[a->active].ops->touch(a->policies[a->active], node);
     sample(a, node->block, true);
-}
-
-static void adaptive_warm(void *policy, uint64_t block)
-{
-    struct adaptive *a = policy;
-
-    qm_sketch_warm(&a->sketch, block);
-    if (!is_sampled(a, block))
-        return;
-    for (unsigned i = 0; i < CANDIDATES; i++)
-        qm_mini_warm(a->minis[i], block);
-    qm_mini_warm(a->larger, block);
 }
 
 static void adaptive_remove(void *policy, struct qm_evict_node *node)
@@ -529,7 +512,6 @@ const struct qm_evict_ops qm_evict_adaptive = {
     .destroy = adaptive_destroy,
     .insert = adaptive_insert,
     .touch = adaptive_touch,
-    .warm = adaptive_warm,
     .remove = adaptive_remove,
     .evict = adaptive_evict,
     .gain = adaptive_gain,

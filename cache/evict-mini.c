@@ -126,11 +126,6 @@ static struct qm_evict_node *take_node(struct qm_mini *mini, uint64_t block)
     return &mini->nodes[number];
 }
 
-void qm_mini_warm(const struct qm_mini *mini, uint64_t block)
-{
-    __builtin_prefetch(&mini->nodes[mini->buckets[qm_hash(block) & mini->mask]], 1);
-}
-
 bool qm_mini_demand(struct qm_mini *mini, uint64_t block)
 {
     uint32_t number = *find(mini, block);

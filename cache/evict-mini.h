@@ -38,10 +38,6 @@ int qm_mini_reserve(struct qm_mini *mini, uint64_t capacity);
 /* What from has comes to the other, in its order, as far as there is room. */
 void qm_mini_hand_over(struct qm_mini *from, struct qm_mini *to);
 
-/* Fetches block's node, or that of another in its bucket, into the processor's caches.
- */
-void qm_mini_warm(const struct qm_mini *mini, uint64_t block);
-
 /* Somebody wants block.  Returns whether it was there; it is now. */
 bool qm_mini_demand(struct qm_mini *mini, uint64_t block);
 

@@ -87,31 +87,18 @@ void qm_sketch_count(struct qm_sketch *sketch, uint64_t block)
     uint64_t hash = qm_hash(block), at[ROWS];
     unsigned count[ROWS], least = MAX_COUNT;
 
-#pragma GCC unroll 4 /* so that the rows' loads overlap */
     for (unsigned row = 0; row < ROWS; row++) {
         at[row] = position(sketch, hash, row);
         count[row] = counter(sketch, at[row]);
         if (count[row] < least)
             least = count[row];
     }
-    if (least < MAX_COUNT) {
-#pragma GCC unroll 4
-        for (unsigned row = 0; row < ROWS; row++)
-            sketch->counters[at[row] / PER_WORD] += (uint64_t)(count[row] == least)
+    for (unsigned row = 0; row < ROWS && least < MAX_COUNT; row++)
+        if (count[row] == least)
+            sketch->counters[at[row] / PER_WORD] += UINT64_C(1)
                                                     << at[row] % PER_WORD * 4;
-    }
     if (++sketch->accesses >= sketch->sample)
         sketch_halve(sketch);
-}
-
-void qm_sketch_warm(const struct qm_sketch *sketch, uint64_t block)
-{
-    uint64_t hash = qm_hash(block);
-
-#pragma GCC unroll 4
-    for (unsigned row = 0; row < ROWS; row++)
-        __builtin_prefetch(&sketch->counters[position(sketch, hash, row) / PER_WORD],
-                           1);
 }
 
 static void raise(struct qm_sketch *sketch, uint64_t at, uint64_t count)

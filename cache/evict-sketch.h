@@ -39,9 +39,6 @@ int qm_sketch_reserve(struct qm_sketch *sketch, uint64_t capacity);
 /* An access. */
 void qm_sketch_count(struct qm_sketch *sketch, uint64_t block);
 
-/* Fetches block's counters into the processor's caches. */
-void qm_sketch_warm(const struct qm_sketch *sketch, uint64_t block);
-
 /* How many accesses to block are counted; at most 15. */
 unsigned qm_sketch_estimate(const struct qm_sketch *sketch, uint64_t block);
 

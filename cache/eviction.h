@@ -69,9 +69,6 @@ struct qm_evict_ops {
     /* Records a hit on node.  Under contention between threads, hits may arrive late,
      * in another order, or not at all. */
     void (*touch)(void *policy, struct qm_evict_node *node);
-    /* Fetches what touch() of that block reads into the processor's caches.  Changes
-     * nothing; the block need not be there.  NULL: there is little to fetch. */
-    void (*warm)(void *policy, uint64_t block);
     /* Removes node for another reason than eviction. */
     void (*remove)(void *policy, struct qm_evict_node *node);
     /* Chooses a node to evict in favour of block number incoming (or QM_EVICT_NOBODY),

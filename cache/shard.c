@@ -141,20 +141,6 @@ struct qm_block *qm_shard_find(struct qm_shard *shard, uint64_t hash, uint64_t n
     return node ? caa_container_of(node, struct qm_block, node) : NULL;
 }
 
-/* What the touches of a ring's accesses read has mostly left the processor's caches
- * since: this fetches it for all of them together. */
-static void warm(struct qm_shard *shard, const struct qm_ring *ring, uint32_t used)
-{
-    for (uint32_t k = 0; k < used; k++) {
-        const struct qm_evict_node *node = &ring->slot[k]->evict;
-
-        __builtin_prefetch(node->list.next, 1);
-        __builtin_prefetch(node->list.prev, 1);
-        if (shard->main_ops->warm)
-            shard->main_ops->warm(shard->main, node->block);
-    }
-}
-
 /* A block in a ring may have been evicted since, or its header may belong to another
  * block by now: noted accesses are hints, and a ring in use is left for the next time.
  * But the accesses that this thread noted are always there, and in order. */
@@ -173,7 +159,6 @@ bool qm_shard_drain(struct qm_shard *shard)
             continue;
         }
         used = atomic_load_explicit(&ring->used, memory_order_relaxed);
-        warm(shard, ring, used);
         for (uint32_t k = 0; k < used; k++)
             if (ring->slot[k]->part == QM_PART_MAIN) {
                 hits++;

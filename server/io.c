@@ -381,14 +381,8 @@ static void wait_for(struct request *r, struct piece *p)
 /* Reads n pieces, adjacent blocks in ascending order. */
 static void read_batch(struct request *r, struct piece *p, unsigned n)
 {
-    bool all = true;
-
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         look_up(r, &p[i]);
-        all = all && p[i].read;
-    }
-    if (all)
-        return;
     read_ours(r, p, n);
     for (unsigned i = 0; i < n; i++)
         wait_for(r, &p[i]);
