@@ -4,8 +4,8 @@
  * The server begins in get_ready and after_fork, and ends in cleanup (server.c).  A
  * connection to the plain view "" or to the tagged view "ctx" goes from open and
  * prepare to close, which nbdkit leaves out when it is stopped; cleanup makes up for
- * that. Requests are taken apart here, and carried out in io.c, or in control.c if they
- * are for the control window.
+ * that. Requests are taken apart here, and carried out in io.c and writing.c, or in
+ * control.c if they are for the control window.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -169,8 +169,8 @@ struct json_t *qms_shadow_answer(struct qms_server *s, struct json_t *wanted,
 /* Ends the connection's contexts; no request of it is in flight. */
 void qms_connection_leave(struct qms_server *s, struct qms_connection *c);
 
-/* The data path (io.c).  They return 0, or -1 with *err set; slot is NULL for requests
- * without a context.  The range lies within the device. */
+/* The data path (io.c, writing.c).  They return 0, or -1 with *err set; slot is NULL
+ * for requests without a context.  The range lies within the device. */
 int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              struct qms_slot *slot, void *buf, uint32_t count, uint64_t offset,
              int *err);

@@ -8,7 +8,7 @@
  *                reader's own fill is in flight meanwhile, so the rules for fills hold
  *   eviction     the cache asks for a ticket while it holds the block's lock, and hands
  *                the bytes over when no reader has them any more (leaving(), evicted())
- *   change       io.c: see struct writing there
+ *   change       writing.c: see struct writing there
  *   after start  blocks that are unverified are read from the layer below, and io.c and
  *                prefetch.c give what they have read to qms_tier_seen()
  *   server's end what memory holds is handed over, too
