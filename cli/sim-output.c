@@ -72,16 +72,17 @@ static bool add_times(json_t *object, const struct sim_run *run)
         return true;
     times = json_pack(
         "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
+        "s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
         "clients", (json_int_t)c->clients, "speed", c->speed, "think_ms",
         (double)c->think_ns / 1e6, "mean_us", t->mean, "p50_us", t->p50, "p99_us",
         t->p99, "p999_us", t->p999, "max_us", t->most, "seconds", t->seconds,
         "reads_per_second", t->reads_per_second, "utilisation", t->utilisation,
         "demand_reads", (json_int_t)t->demand_reads, "demand_blocks",
         (json_int_t)t->demand_blocks, "prefetch_reads", (json_int_t)t->prefetch_reads,
-        "prefetch_blocks", (json_int_t)t->prefetch_blocks, "late", (json_int_t)t->late,
-        "cancelled", (json_int_t)t->cancelled, "dropped", (json_int_t)t->dropped,
-        "throttled", (json_int_t)t->throttled, "watched", (json_int_t)t->watched,
+        "prefetch_blocks", (json_int_t)t->prefetch_blocks, "bridged_blocks",
+        (json_int_t)t->bridged, "late", (json_int_t)t->late, "cancelled",
+        (json_int_t)t->cancelled, "dropped", (json_int_t)t->dropped, "throttled",
+        (json_int_t)t->throttled, "watched", (json_int_t)t->watched,
         "prefetch_read_blocks", (json_int_t)t->prefetch_blocks, "processor_seconds",
         t->computed, "in_flight_aim", (json_int_t)t->aim, "in_flight_most",
         (json_int_t)t->in_flight);
@@ -115,7 +116,7 @@ static bool add_tier(json_t *object, const struct sim_run *run)
 /* Blocks that are read from the backend. */
 static uint64_t device_reads(const struct qm_sim_result *r)
 {
-    uint64_t wanted = r->misses + r->prefetches;
+    uint64_t wanted = r->misses + r->prefetches + r->timed.bridged;
 
     return wanted > r->tier.hits ? wanted - r->tier.hits : 0;
 }

@@ -76,3 +76,14 @@ bool qm_latency_get(struct qm_latency *l, enum qm_place place, double *begin_ns,
     *byte_ns = atomic_load_explicit(&s->byte_ns, memory_order_relaxed);
     return true;
 }
+
+unsigned qm_latency_bridge(struct qm_latency *l, enum qm_place place,
+                           uint32_t block_size)
+{
+    double begin_ns, byte_ns, blocks;
+
+    if (!qm_latency_get(l, place, &begin_ns, &byte_ns) || byte_ns <= 0)
+        return 0;
+    blocks = begin_ns / 2 / (byte_ns * block_size);
+    return blocks < UINT16_MAX ? (unsigned)blocks : UINT16_MAX;
+}

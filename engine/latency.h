@@ -7,7 +7,9 @@
  * under is what is measured: a device that many readers share has a larger a.
  *
  * It is for readahead: the bytes that are transferred in the time a, a / b, are where
- * half the time of a read is of use.
+ * half the time of a read is of use.  And for a request of whose blocks some in the
+ * middle are cached: as long as they are few, to read them with the others takes less
+ * time than another read.
  *
  * One of these is kept for each place where blocks lie (enum qm_place).  Any thread
  * may call any of these.  A reader of the result may see it while it is renewed, and
@@ -47,5 +49,11 @@ void qm_latency_took(struct qm_latency *latency, enum qm_place place, uint64_t b
  * False: there were too few reads. */
 bool qm_latency_get(struct qm_latency *latency, enum qm_place place, double *begin_ns,
                     double *byte_ns);
+
+/* How many blocks of block_size bytes between two that are wanted are read with them,
+ * by one read, though they are not wanted: what takes half of the time in which a read
+ * begins.  Half, as the device may have others to serve.  0: none, or not known. */
+unsigned qm_latency_bridge(struct qm_latency *latency, enum qm_place place,
+                           uint32_t block_size);
 
 #endif

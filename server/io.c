@@ -6,12 +6,14 @@
  * what that makes likely is issued for prefetching; only then are the blocks read that
  * nobody has or is reading, adjacent ones by one call; and only after that does the
  * reader wait for others, so that it holds no load while it waits (cache.h).
+ * A few blocks between those that are read may be read with them, and forgotten.
  *
  * A block that lies within the request whole is read to where the client wants it;
  * others are read beside and copied.  Of the device's last block only what is there is
  * read; in the cache the rest of it is zeros.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,37 +242,116 @@ static int read_blocks(struct request *r, char *to, uint64_t block, unsigned blo
     return read_below(r, to, valid, start, blocks);
 }
 
-/* Reads the blocks of n pieces, which are adjacent and ours to load, by one call, and
- * fills them in or fails them.  If prefetches were to be read with them and that fails,
- * they are read alone: an error of what nobody has asked for is nobody's. */
+/* Pieces of the run that begins with p, which is ours to load, of at most max: blocks
+ * that are ours, and between these others, if to read so many with them takes less time
+ * than another read.  The last is ours. */
+static unsigned run_of(struct request *r, const struct piece *p, unsigned max)
+{
+    unsigned n = 1, bridge = UINT_MAX;
+
+    for (unsigned i = 1; i < max && !p[i].past; i++) {
+        if (!p[i].fill)
+            continue;
+        if (i > n && bridge == UINT_MAX)
+            bridge = qm_latency_bridge(&r->s->latency, QM_PLACE_BACKEND,
+                                       r->s->config.block_size);
+        if (i - n > bridge)
+            break;
+        n = i + 1;
+    }
+    return n;
+}
+
+/* Of n pieces, how many from p on are ours to load. */
+static unsigned ours(const struct piece *p, unsigned n)
+{
+    unsigned i = 0;
+
+    while (i < n && p[i].fill)
+        i++;
+    return i;
+}
+
+/* Copies the bytes that are there of pieces which are read over to `kept`, which has
+ * room for n blocks; or back. */
+static void keep(const struct piece *p, unsigned n, char *kept, bool back)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (p[i].fill || !p[i].read)
+            continue;
+        memcpy(back ? p[i].to : kept, back ? kept : p[i].to, p[i].count);
+        kept += p[i].count;
+    }
+}
+
+/* Reads what is ours of n pieces, and that only, to where one call for all would. */
+static int read_apart(struct request *r, char *at, const struct piece *p, unsigned n)
+{
+    const size_t block_size = r->s->config.block_size;
+    int error = 0;
+
+    for (unsigned i = 0, count; i < n && error == 0; i += count + 1) {
+        count = ours(p + i, n - i);
+        if (count > 0)
+            error = read_blocks(r, at + i * block_size, p[i].block, count);
+    }
+    return error;
+}
+
+/* n pieces were read, and `more` blocks behind them.  Of what was read over no fill is
+ * in flight, so it is not known to be what the layer below has now. */
+static void tell_tier(struct request *r, const char *at, const struct piece *p,
+                      unsigned n, unsigned more)
+{
+    for (unsigned i = 0, count; i < n; i += count + 1) {
+        count = ours(p + i, n - i);
+        if (count > 0)
+            qms_tier_seen(r->tier, p[i].block, at + i * r->s->config.block_size,
+                          count + (i + count == n ? more : 0));
+    }
+}
+
+/* Reads the blocks of n pieces, a run as run_of() says, by one call, and fills in or
+ * fails those that are ours; others are not touched.  If that fails, what is ours is
+ * read alone: an error of what nobody has asked for, or what is there, is nobody's. */
 static void read_run(struct request *r, struct piece *p, unsigned n)
 {
     struct qms_server *s = r->s;
     const size_t block_size = s->config.block_size;
     struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
     unsigned more = follow(r, &p[n - 1], n, jobs);
-    char *beside = NULL, *at = p->to;
+    const bool over = ours(p, n) < n;
+    char *beside = NULL, *kept = NULL, *at = p->to;
     int error = 0;
 
-    if (more > 0 || !in_place(s, p, n)) {
+    if (more > 0 || !in_place(s, p, n))
         at = beside = malloc((n + more) * block_size);
-        error = beside ? 0 : ENOMEM;
-    }
+    else if (over)
+        kept = malloc(n * block_size);
+    if (!at || (over && !beside && !kept))
+        error = ENOMEM;
+    if (kept)
+        keep(p, n, kept, false);
     if (error == 0)
         error = read_blocks(r, at, p->block, n + more);
-    if (error != 0 && more > 0) {
+    if (kept)
+        keep(p, n, kept, true);
+    if (error != 0 && (more > 0 || over)) {
         end_jobs(s, jobs, more, NULL);
         more = 0;
-        if (beside)
-            error = read_blocks(r, at, p->block, n);
+        if (at)
+            error = read_apart(r, at, p, n);
     }
     if (error == 0)
-        qms_tier_seen(r->tier, p->block, at, n + more);
+        tell_tier(r, at, p, n, more);
     for (unsigned i = 0; i < n; i++)
-        end_piece(r, &p[i], error ? NULL : at + i * block_size, beside != NULL, error);
+        if (p[i].fill)
+            end_piece(r, &p[i], error ? NULL : at + i * block_size, beside != NULL,
+                      error);
     if (more > 0)
         end_jobs(s, jobs, more, at + n * block_size);
     free(beside);
+    free(kept);
     r->err = error;
 }
 
@@ -339,8 +420,7 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
                 qm_cache_peek(r->s->cache, p[first].block, p[first].to, p[first].offset,
                               p[first].count);
         } else if (p[first].fill) {
-            while (end < n && end - first < max && p[end].fill)
-                end++;
+            end = first + run_of(r, p + first, n - first < max ? n - first : max);
             read_run(r, p + first, end - first);
         }
     }

@@ -7,7 +7,7 @@
  * then are others waited for.
  */
 #include <errno.h>
-
+#include <limits.h>
 #include <stdlib.h>
 
 #include "sim/virtual-internal.h"
@@ -146,7 +146,13 @@ static bool next_batch(struct vt_reader *r)
     return r->n > 0;
 }
 
-/* Has the next n pieces, which are adjacent and its to read, read by one call. */
+/* Whether the reader is to read the piece; else it can only be read over. */
+static bool is_its(const struct vt_piece *p)
+{
+    return p->fill || p->past;
+}
+
+/* Has the next n pieces, which are adjacent, read by one call. */
 static void read_pieces(struct vt_reader *r, unsigned n)
 {
     struct qm_virtual *v = r->actor.v;
@@ -155,6 +161,8 @@ static void read_pieces(struct vt_reader *r, unsigned n)
 
     r->reading = n;
     r->more = 0;
+    for (unsigned i = 0; i < n && v->sim->measuring; i++)
+        v->counts.bridged += !is_its(&r->pieces[r->at + i]);
     if (n < v->run_most && !last->past)
         r->more = vt_ahead_follow(v, last->block + 1, v->run_most - n, r->jobs);
     for (unsigned i = 0; v->sim->tier && i < r->more; i++)
@@ -163,22 +171,43 @@ static void read_pieces(struct vt_reader *r, unsigned n)
     vt_device_read(&r->actor, false, r->pieces[r->at].block, n + r->more);
 }
 
+/* Pieces of the next run, which begins and ends with one that is the reader's to read:
+ * as run_of() of server/io.c. */
+static unsigned run_of(const struct vt_reader *r)
+{
+    const struct qm_virtual *v = r->actor.v;
+    const struct vt_piece *p = &r->pieces[r->at];
+    const unsigned left = r->n - r->at, max = left < v->run_most ? left : v->run_most;
+    unsigned n = 1, bridge = UINT_MAX;
+
+    for (unsigned i = 1; i < max && !p[i].past; i++) {
+        if (!p[i].fill)
+            continue;
+        if (i > n && bridge == UINT_MAX)
+            bridge = qm_latency_bridge(&v->sim->latency, QM_PLACE_BACKEND,
+                                       (uint32_t)v->sim->config.block_size);
+        if (i - n > bridge)
+            break;
+        n = i + 1;
+    }
+    return n;
+}
+
 /* Has the next run of pieces read.  False: there is none. */
 static bool read_next(struct vt_reader *r)
 {
     struct qm_virtual *v = r->actor.v;
     unsigned n = 0;
 
-    while (r->at < r->n && !r->pieces[r->at].fill && !r->pieces[r->at].past)
+    while (r->at < r->n && !is_its(&r->pieces[r->at]))
         r->at++;
     if (r->at < r->n && r->pieces[r->at].past) {
         read_pieces(r, 1);
         return true;
     }
-    while (r->at + n < r->n && n < v->run_most && r->pieces[r->at + n].fill)
-        n++;
-    if (n == 0)
+    if (r->at == r->n)
         return false;
+    n = run_of(r);
     read_pieces(r, n);
     return true;
 }
@@ -289,6 +318,8 @@ static void done(struct vt_actor *actor)
     qm_admission_end(&v->sim->admission, false, actor->others, (uint64_t)v->now,
                      (uint64_t)(v->now - actor->since), r->reading);
     for (unsigned i = r->at; i < r->at + r->reading; i++) {
+        if (!is_its(&r->pieces[i]))
+            continue;
         if (r->pieces[i].fill)
             qm_cache_fill(v->sim->cache, r->pieces[i].fill, NULL);
         r->pieces[i].fill = NULL;

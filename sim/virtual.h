@@ -80,6 +80,7 @@ struct qm_virtual_result {
     double utilisation; /* busy time of the device's stations, a part of all */
     /* Reads of the device, and their blocks. */
     uint64_t demand_reads, demand_blocks, prefetch_reads, prefetch_blocks;
+    uint64_t bridged;        /* of demand_blocks: those that were read over */
     uint64_t late;           /* prefetch hits that had to wait for their block */
     uint64_t cancelled;      /* prefetches that were not worth reading any more */
     uint64_t dropped;        /* candidates: the queue was full */

@@ -66,6 +66,25 @@ TEST_WITH(test_one_size, make, unmake)
     assert_true(begin > 299 * US && begin < 301 * US);
 }
 
+/* What is read over takes half as long as a read takes to begin. */
+TEST_WITH(test_bridge, make, unmake)
+{
+    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 16 * KIB), 0);
+    for (unsigned i = 0; i < 100; i++)
+        qm_latency_took(&latency, QM_PLACE_BACKEND, 16 * KIB, 300 * US);
+    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 16 * KIB), 0);
+    for (unsigned i = 0; i < 2000; i++) /* 1100 us, and 100 us a block */
+        qm_latency_took(&latency, QM_PLACE_BACKEND, (i % 8 + 1) * 16 * KIB,
+                        (1100 + (i % 8 + 1) * 100) * US);
+    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 16 * KIB), 5);
+    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 64 * KIB), 1);
+    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_TIER, 16 * KIB), 0);
+    for (unsigned i = 0; i < 2000; i++) /* hardly more for a larger one */
+        qm_latency_took(&latency, QM_PLACE_BACKEND, (i % 8 + 1) * 16 * KIB,
+                        UINT64_C(1000000000) * US + i % 8 * 2);
+    assert_true(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 512) <= UINT16_MAX);
+}
+
 /* Neither part is below zero, whatever comes. */
 TEST_WITH(test_bounds, make, unmake)
 {

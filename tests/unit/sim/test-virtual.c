@@ -146,6 +146,29 @@ TEST(runs)
     assert_us(r.timed.most, 2 * MS);
 }
 
+/* A block in the middle that is there is read with the others, once it is known that
+ * this takes less time: 1.1 ms for a read, and .1 ms for each of its blocks. */
+TEST(read_over)
+{
+    struct qm_sim_config config = simulation(1, "none");
+    const struct qm_event events[] = {
+        reads(0, 0, 12, 1),  reads(0, 0, 10, 6), /* not known yet */
+        reads(0, 0, 20, 1),  reads(0, 0, 30, 2),   reads(0, 0, 40, 3),
+        reads(0, 0, 50, 4),  reads(0, 0, 60, 5),   reads(0, 0, 70, 1),
+        reads(0, 0, 106, 5), reads(0, 0, 100, 12), /* five between */
+        reads(0, 0, 121, 6), reads(0, 0, 120, 8),  /* six between */
+    };
+    struct qm_sim_result r;
+
+    timed.device.read.mean_ns = 1.1e6;
+    timed.device.ns_per_byte = 1e5 / BLOCK;
+    r = RUN(&config, events);
+    assert_int_equal(r.timed.demand_reads, 3 + 6 + 2 + 3);
+    assert_int_equal(r.timed.bridged, 5);
+    assert_int_equal(r.misses, 6 + 16 + 12 + 8);
+    assert_int_equal(r.timed.demand_blocks, r.misses + r.timed.bridged);
+}
+
 /* 1 is read from 0 to 1, its successor 20 ahead from 1 to 2; it is demanded at 1.4. */
 TEST(late_prefetch)
 {

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-bridge.c - requests of whose blocks some in the middle are cached, or being
+ * read: read over with the others, if they are few, and what was read of them
+ * forgotten.
+ */
+#include <errno.h>
+
+#include "tests/harness.h"
+
+#include "bare.h"
+
+#define BLOCK  BARE_BLOCK
+#define BRIDGE 3 /* blocks */
+
+/* The reads of late say that so many blocks are read in half of the time in which a
+ * read begins.  They took so long that what reads of the test take is nothing. */
+static void took(struct bare *b)
+{
+    const uint64_t block_ns = UINT64_C(4000000000);
+    const uint64_t begin_ns = (2 * BRIDGE + 1) * block_ns;
+
+    qm_latency_destroy(&b->s.latency);
+    qm_latency_init(&b->s.latency);
+    for (uint64_t i = 0; i < 100; i++)
+        qm_latency_took(&b->s.latency, QM_PLACE_BACKEND, (i % 16 + 1) * BLOCK,
+                        begin_ns + (i % 16 + 1) * block_ns);
+}
+
+static struct bare *make(void)
+{
+    struct bare *b = bare_new(200, 8);
+
+    took(b);
+    return b;
+}
+
+FIXTURE(bridging, make(), bare_free(it))
+
+static void cache(struct bare *b, uint64_t block, unsigned n)
+{
+    bare_check(b, block * BLOCK, n * BLOCK);
+}
+
+static bool is_cached(struct bare *b, uint64_t block)
+{
+    return qm_cache_contains(b->s.cache, block);
+}
+
+/* How many calls a read takes, which gets what the disk has. */
+static unsigned calls_for(struct bare *b, uint64_t offset, uint32_t count)
+{
+    unsigned before = b->call_count;
+
+    took(b);
+    bare_check(b, offset, count);
+    return b->call_count - before;
+}
+
+/* With the length of the gap: not if nothing is known, or reads are of one size. */
+TEST_ON(test_gaps, bridging, struct bare *b)
+{
+    for (unsigned gap = 1; gap <= BRIDGE + 1; gap++) {
+        const uint64_t first = 10 * (gap - 1);
+
+        cache(b, first + 1, gap);
+        assert_int_equal(calls_for(b, first * BLOCK, (gap + 2) * BLOCK),
+                         gap <= BRIDGE ? 1 : 2);
+        for (uint64_t i = 0; i < gap + 2; i++)
+            assert_true(is_cached(b, first + i));
+        assert_int_equal(calls_for(b, first * BLOCK, (gap + 2) * BLOCK), 0);
+    }
+    for (unsigned known = 0; known < 2; known++) {
+        unsigned before;
+
+        cache(b, 41 + 3 * known, 1);
+        qm_latency_destroy(&b->s.latency);
+        qm_latency_init(&b->s.latency);
+        for (unsigned i = 0; known && i < 100; i++)
+            qm_latency_took(&b->s.latency, QM_PLACE_BACKEND, BLOCK, 1000000000);
+        before = b->call_count;
+        bare_check(b, (40 + 3 * known) * BLOCK, 3 * BLOCK);
+        assert_int_equal(b->call_count - before, 2);
+    }
+}
+
+/* Several gaps, each short; and no call has more blocks than the disk allows. */
+TEST_ON(test_several, bridging, struct bare *b)
+{
+    cache(b, 5, 2);
+    cache(b, 8, 3);
+    cache(b, 13, 1);
+    assert_int_equal(calls_for(b, 4 * BLOCK, 12 * BLOCK), 1);
+    for (uint64_t block = 21; block < 40; block += 2)
+        cache(b, block, 1);
+    assert_int_equal(calls_for(b, 20 * BLOCK, 20 * BLOCK), 2);
+    for (unsigned i = b->call_count - 2; i < b->call_count; i++)
+        assert_true(b->calls[i].count <= b->s.max_bytes);
+}
+
+/* What is cached at either end is not read; nor is the end of the disk passed. */
+TEST_ON(test_ends, bridging, struct bare *b)
+{
+    cache(b, 4, 1);
+    cache(b, 6, 1);
+    cache(b, 8, 1);
+    assert_int_equal(calls_for(b, 4 * BLOCK, 5 * BLOCK), 1);
+    assert_int_equal(bare_calls(b, BARE_READ, 4), 1);
+    assert_int_equal(bare_calls(b, BARE_READ, 6), 2);
+    assert_int_equal(bare_calls(b, BARE_READ, 8), 1);
+    cache(b, BARE_BLOCKS - 2, 1);
+    assert_int_equal(calls_for(b, (BARE_BLOCKS - 3) * BLOCK, 2 * BLOCK + BARE_TAIL), 1);
+    cache(b, 31, 1);
+    assert_int_equal(calls_for(b, 30 * BLOCK + 7, 3 * BLOCK - 11), 1);
+}
+
+/* The bytes of a block that is cached are the cache's, whatever the disk has: it may
+ * have those of a write that nobody has seen. */
+TEST(test_whose_bytes)
+{
+    for (unsigned aligned = 0; aligned < 2; aligned++) {
+        struct bare *b = bare_new(200, 8);
+        const unsigned skip = aligned ? 0 : 9;
+        unsigned char before[3 * BLOCK];
+        struct bare_trap *writing;
+        struct bare_job *writer;
+
+        cache(b, 5, 1);
+        memcpy(before, b->disk + 4 * BLOCK, sizeof before);
+        writing = bare_trap(b, BARE_WRITE, 5, true);
+        writer = bare_start(b, BARE_WRITE, 5 * BLOCK, BLOCK);
+        bare_await(b, writing);
+        took(b);
+        assert_int_equal(
+            bare_join(bare_start(b, BARE_READ, 4 * BLOCK + skip, 3 * BLOCK - skip),
+                      before + skip),
+            0);
+        assert_int_equal(bare_calls(b, BARE_READ, 5), 2);
+        assert_int_equal(
+            bare_join(bare_start(b, BARE_READ, 5 * BLOCK, BLOCK), before + BLOCK), 0);
+        bare_open(b, writing);
+        assert_int_equal(bare_join(writer, NULL), 0);
+        cache(b, 4, 3);
+        bare_free(b);
+    }
+}
+
+/* A block that another reads is waited for, and asked for if that fails. */
+TEST(test_being_read)
+{
+    for (unsigned fails = 0; fails < 2; fails++) {
+        struct bare *b = make();
+        struct bare_trap *reading = bare_trap(b, BARE_READ, 5, false);
+        struct bare_job *first, *second;
+
+        reading->error = fails ? EIO : 0;
+        first = bare_start(b, BARE_READ, 5 * BLOCK, BLOCK);
+        bare_await(b, reading);
+        second = bare_start(b, BARE_READ, 4 * BLOCK, 3 * BLOCK);
+        bare_await_waiter(b, 5, 1, 3);
+        bare_open(b, reading);
+        assert_int_equal(bare_join(first, NULL), fails ? EIO : 0);
+        assert_int_equal(bare_join(second, b->disk + 4 * BLOCK), 0);
+        assert_int_equal(bare_calls(b, BARE_READ, 4), 1);
+        assert_int_equal(bare_calls(b, BARE_READ, 5), 2 + fails);
+        cache(b, 4, 3);
+        bare_free(b);
+    }
+}
+
+/* An error of what is read over is nobody's: what is wanted is read without it. */
+TEST(test_errors)
+{
+    for (unsigned aligned = 0; aligned < 2; aligned++) {
+        struct bare *b = make();
+        const unsigned skip = aligned ? 0 : 9;
+
+        cache(b, 6, 1);
+        cache(b, 9, 2);
+        bare_fail(b, BARE_READ, 9);
+        assert_int_equal(calls_for(b, 4 * BLOCK + skip, 9 * BLOCK - skip), 1 + 3);
+        assert_int_equal(bare_calls(b, BARE_READ, 6), 2);
+        assert_int_equal(calls_for(b, 4 * BLOCK, 9 * BLOCK), 0);
+        /* Of what is wanted it is the asker's. */
+        cache(b, 21, 1);
+        bare_fail(b, BARE_READ, 22);
+        bare_fail(b, BARE_READ, 22);
+        assert_int_equal(bare_do(b, BARE_READ, 20 * BLOCK + skip, 3 * BLOCK - skip),
+                         EIO);
+        assert_true(is_cached(b, 21));
+        assert_false(is_cached(b, 22));
+        assert_int_equal(calls_for(b, 21 * BLOCK, BLOCK), 0);
+        cache(b, 20, 3);
+        bare_free(b);
+    }
+}
+
+/* With prefetches behind them, which end well, or badly. */
+TEST(test_joined)
+{
+    for (unsigned fails = 0; fails < 2; fails++) {
+        struct bare *b = bare_new(64, 16);
+        struct bare_trap *reading = bare_trap(b, BARE_PREFETCH, 40, false);
+
+        b->fake.wants[0] = 40;
+        b->fake.want_n = 1;
+        cache(b, 11, 1);
+        bare_await(b, reading);
+        memcpy(b->fake.wants, (uint64_t[]){13, 14}, 2 * sizeof(uint64_t));
+        b->fake.want_n = 2;
+        if (fails)
+            bare_fail(b, BARE_READ, 14);
+        assert_int_equal(calls_for(b, 10 * BLOCK, 3 * BLOCK), fails ? 3 : 1);
+        b->fake.want_n = 0;
+        assert_int_equal(is_cached(b, 13), !fails);
+        assert_int_equal(is_cached(b, 14), !fails);
+        cache(b, 10, 5);
+        bare_open(b, reading);
+        bare_await_quiet(b);
+        bare_free(b);
+    }
+}
+
+/* A block that the cache has no room for is read by itself, not read over. */
+TEST(test_without_room)
+{
+    struct bare *b = bare_new(32, 16);
+    struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 40, false);
+    struct qm_fill *held[4096];
+    struct qm_lookup found;
+    unsigned n = 0;
+    char nowhere;
+
+    memcpy(b->fake.wants, (uint64_t[]){40, 6}, 2 * sizeof(uint64_t));
+    b->fake.want_n = 2;
+    cache(b, 0, 1);
+    b->fake.want_n = 0;
+    bare_await(b, prefetching); /* and 6 is queued */
+    while (qm_cache_demand(b->s.cache, 1000 + n, &nowhere, 0, 0, &found) == 0) {
+        held[n] = found.fill;
+        assert_true(++n < 4096);
+    }
+    qm_cache_fail(b->s.cache, held[--n]);
+    assert_int_equal(calls_for(b, 4 * BLOCK, 3 * BLOCK), 3);
+    assert_int_equal(bare_calls(b, BARE_READ, 5), 1);
+    while (n > 0)
+        qm_cache_fail(b->s.cache, held[--n]);
+    bare_open(b, prefetching);
+    bare_await_quiet(b);
+    bare_free(b);
+}
