@@ -18,6 +18,15 @@ TEST(test_prefetch_on)
     assert_false(qm_params_read_prefetch_on("hit", &on));
 }
 
+/* A request looks up so many blocks at a time that it does not drive out its own. */
+TEST(test_batch)
+{
+    assert_int_equal(qm_params_batch(1000, 500), QM_BATCH_MAX);
+    assert_int_equal(qm_params_batch(80, 40), 10);
+    assert_int_equal(qm_params_batch(80, 0), 20);
+    assert_int_equal(qm_params_batch(3, 1), 1);
+}
+
 /* Policies that keep rules in a table that grows have a part of the cache's memory. */
 TEST(test_rules_bytes)
 {
