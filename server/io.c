@@ -153,8 +153,10 @@ static void look_up(struct request *r, struct piece *p)
     int error =
         qm_cache_demand(r->s->cache, p->block, p->to, p->offset, p->count, &found);
 
-    if (error != 0)
+    if (error != 0) {
         found.outcome = QM_MISS;
+        qms_stats_add(r->s->stats, QMS_PAST, 1);
+    }
     plan(r, p, error, &found);
     if (found.outcome == QM_PREFETCH_HIT) {
         touch_tier(r->s, p->block);
@@ -242,15 +244,21 @@ static int read_blocks(struct request *r, char *to, uint64_t block, unsigned blo
     return read_below(r, to, valid, start, blocks);
 }
 
-/* Pieces of the run that begins with p, which is ours to load, of at most max: blocks
- * that are ours, and between these others, if to read so many with them takes less time
- * than another read.  The last is ours. */
+/* Whether the block is to be read, for the cache or past it. */
+static bool is_ours(const struct piece *p)
+{
+    return p->fill || (p->past && p->count > 0);
+}
+
+/* Pieces of the run that begins with p, which is ours, of at most max: blocks that are
+ * ours, and between these others, if to read so many with them takes less time than
+ * another read.  The last is ours. */
 static unsigned run_of(struct request *r, const struct piece *p, unsigned max)
 {
     unsigned n = 1, bridge = UINT_MAX;
 
-    for (unsigned i = 1; i < max && !p[i].past; i++) {
-        if (!p[i].fill)
+    for (unsigned i = 1; i < max; i++) {
+        if (!is_ours(&p[i]))
             continue;
         if (i > n && bridge == UINT_MAX)
             bridge = qm_latency_bridge(&r->s->latency, QM_PLACE_BACKEND,
@@ -262,12 +270,12 @@ static unsigned run_of(struct request *r, const struct piece *p, unsigned max)
     return n;
 }
 
-/* Of n pieces, how many from p on are ours to load. */
+/* Of n pieces, how many from p on are ours. */
 static unsigned ours(const struct piece *p, unsigned n)
 {
     unsigned i = 0;
 
-    while (i < n && p[i].fill)
+    while (i < n && is_ours(&p[i]))
         i++;
     return i;
 }
@@ -277,7 +285,7 @@ static unsigned ours(const struct piece *p, unsigned n)
 static void keep(const struct piece *p, unsigned n, char *kept, bool back)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (p[i].fill || !p[i].read)
+        if (!p[i].read)
             continue;
         memcpy(back ? p[i].to : kept, back ? kept : p[i].to, p[i].count);
         kept += p[i].count;
@@ -298,21 +306,39 @@ static int read_apart(struct request *r, char *at, const struct piece *p, unsign
     return error;
 }
 
-/* n pieces were read, and `more` blocks behind them.  Of what was read over no fill is
- * in flight, so it is not known to be what the layer below has now. */
+/* n pieces were read, and `more` blocks behind them.  Where no fill is in flight, the
+ * data is not known to be what the layer below has now. */
 static void tell_tier(struct request *r, const char *at, const struct piece *p,
                       unsigned n, unsigned more)
 {
-    for (unsigned i = 0, count; i < n; i += count + 1) {
-        count = ours(p + i, n - i);
-        if (count > 0)
+    for (unsigned i = 0, end; i < n; i = end + 1) {
+        for (end = i; end < n && p[end].fill; end++)
+            ;
+        if (end > i)
             qms_tier_seen(r->tier, p[i].block, at + i * r->s->config.block_size,
-                          count + (i + count == n ? more : 0));
+                          end - i + (end == n ? more : 0));
     }
 }
 
-/* Reads the blocks of n pieces, a run as run_of() says, by one call, and fills in or
- * fails those that are ours; others are not touched.  If that fails, what is ours is
+/* A piece was read past the cache. */
+static void end_past(struct request *r, const struct piece *p, const char *at,
+                     bool beside)
+{
+    if (beside)
+        memcpy(p->to, at + p->offset, p->count);
+    qm_cache_peek(r->s->cache, p->block, p->to, p->offset, p->count);
+}
+
+/* Reads such a piece, and no more than its bytes. */
+static void read_one_past(struct request *r, const struct piece *p)
+{
+    r->err = read_below(r, p->to, p->count, block_start(r->s, p->block) + p->offset, 1);
+    if (r->err == 0)
+        end_past(r, p, NULL, false);
+}
+
+/* Reads the blocks of n pieces, a run as run_of() says, by one call, and ends those
+ * that are ours, well or not; others are not touched.  If that fails, what is ours is
  * read alone: an error of what nobody has asked for, or what is there, is nobody's. */
 static void read_run(struct request *r, struct piece *p, unsigned n)
 {
@@ -344,10 +370,14 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
     }
     if (error == 0)
         tell_tier(r, at, p, n, more);
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
+        const char *block = error ? NULL : at + i * block_size;
+
         if (p[i].fill)
-            end_piece(r, &p[i], error ? NULL : at + i * block_size, beside != NULL,
-                      error);
+            end_piece(r, &p[i], block, beside != NULL, error);
+        else if (is_ours(&p[i]) && !error)
+            end_past(r, &p[i], block, beside != NULL);
+    }
     if (more > 0)
         end_jobs(s, jobs, more, at + n * block_size);
     free(beside);
@@ -413,15 +443,12 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
             if (p[first].fill)
                 qm_cache_fail(r->s->cache, p[first].fill);
             p[first].fill = NULL;
-        } else if (p[first].past && p[first].count > 0) {
-            r->err = read_below(r, p[first].to, p[first].count,
-                                block_start(r->s, p[first].block) + p[first].offset, 1);
-            if (r->err == 0)
-                qm_cache_peek(r->s->cache, p[first].block, p[first].to, p[first].offset,
-                              p[first].count);
-        } else if (p[first].fill) {
+        } else if (is_ours(&p[first])) {
             end = first + run_of(r, p + first, n - first < max ? n - first : max);
-            read_run(r, p + first, end - first);
+            if (end == first + 1 && p[first].past)
+                read_one_past(r, &p[first]);
+            else
+                read_run(r, p + first, end - first);
         }
     }
     r->tier = NULL;

@@ -137,7 +137,7 @@ static void put_cache(const struct report *r, json_t *o)
     put(o, "hits", c.hits);
     put(o, "prefetch_hits", c.prefetch_hits);
     put(o, "promotes", c.prefetch_hits); /* old name */
-    put(o, "misses", c.misses);
+    put(o, "misses", c.misses + counted(r, QMS_PAST));
     put(o, "prefetches", c.prefetches);
     put(o, "used", c.used);
     put(o, "wasted", c.wasted);

@@ -18,6 +18,7 @@ enum qms_counter {
     QMS_READ_BYTES,
     QMS_WRITES, /* write and zero requests */
     QMS_WRITE_BYTES,
+    QMS_PAST,               /* blocks for which the cache had no room: misses */
     QMS_DEVICE_READS,       /* reads of the layer below */
     QMS_AHEAD_READS,        /* of these, prefetches' */
     QMS_DEVICE_BLOCKS,      /* blocks read from there */

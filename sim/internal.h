@@ -48,6 +48,7 @@ struct qm_sim {
     struct qm_sim_tier_counts warm_tier;
     /* Of prefetches issued before it ended, since then. */
     uint64_t late_used, late_wasted;
+    uint64_t past; /* blocks for which the cache had no room: misses */
 };
 
 /* A request has begun (in virtual time) or ended: now and then, memory is divided anew.

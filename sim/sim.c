@@ -634,7 +634,7 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
         .writes = sim->writes - sim->warm_writes,
         .hits = now.hits - sim->warm.hits,
         .prefetch_hits = now.prefetch_hits - sim->warm.prefetch_hits,
-        .misses = now.misses - sim->warm.misses,
+        .misses = now.misses - sim->warm.misses + sim->past,
         .prefetches = now.prefetches - sim->warm.prefetches,
         .used = now.used - sim->warm.used - sim->late_used,
         .wasted = now.wasted - sim->warm.wasted - sim->late_wasted,

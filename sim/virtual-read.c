@@ -122,6 +122,7 @@ static void look_up(struct vt_reader *r, uint64_t block)
 
     if (error == ENOMEM) { /* as in server/io.c */
         found.outcome = QM_MISS;
+        v->sim->past += v->sim->measuring;
     } else if (error) {
         vt_fail(v, error);
         return;
@@ -163,7 +164,7 @@ static void read_pieces(struct vt_reader *r, unsigned n)
     r->more = 0;
     for (unsigned i = 0; i < n && v->sim->measuring; i++)
         v->counts.bridged += !is_its(&r->pieces[r->at + i]);
-    if (n < v->run_most && !last->past)
+    if (n < v->run_most)
         r->more = vt_ahead_follow(v, last->block + 1, v->run_most - n, r->jobs);
     for (unsigned i = 0; v->sim->tier && i < r->more; i++)
         qm_sim_tier_came(v->sim->tier, r->jobs[i]->block);
@@ -180,8 +181,8 @@ static unsigned run_of(const struct vt_reader *r)
     const unsigned left = r->n - r->at, max = left < v->run_most ? left : v->run_most;
     unsigned n = 1, bridge = UINT_MAX;
 
-    for (unsigned i = 1; i < max && !p[i].past; i++) {
-        if (!p[i].fill)
+    for (unsigned i = 1; i < max; i++) {
+        if (!is_its(&p[i]))
             continue;
         if (i > n && bridge == UINT_MAX)
             bridge = qm_latency_bridge(&v->sim->latency, QM_PLACE_BACKEND,
@@ -196,19 +197,11 @@ static unsigned run_of(const struct vt_reader *r)
 /* Has the next run of pieces read.  False: there is none. */
 static bool read_next(struct vt_reader *r)
 {
-    struct qm_virtual *v = r->actor.v;
-    unsigned n = 0;
-
     while (r->at < r->n && !is_its(&r->pieces[r->at]))
         r->at++;
-    if (r->at < r->n && r->pieces[r->at].past) {
-        read_pieces(r, 1);
-        return true;
-    }
     if (r->at == r->n)
         return false;
-    n = run_of(r);
-    read_pieces(r, n);
+    read_pieces(r, run_of(r));
     return true;
 }
 

@@ -220,31 +220,85 @@ TEST(test_joined)
     }
 }
 
-/* A block that the cache has no room for is read by itself, not read over. */
+/* Takes all the room that a cache has.  Returns how many blocks that are. */
+static unsigned fill_up(struct bare *b, struct qm_fill **held)
+{
+    struct qm_lookup found;
+    unsigned n = 0;
+    char nowhere;
+
+    while (qm_cache_demand(b->s.cache, 1000 + n, &nowhere, 0, 0, &found) == 0) {
+        held[n] = found.fill;
+        assert_true(++n < 4096);
+    }
+    return n;
+}
+
+static void make_room(struct bare *b, struct qm_fill **held, unsigned n)
+{
+    while (n > 0)
+        qm_cache_fail(b->s.cache, held[--n]);
+}
+
+/* What the cache has no room for is read with the others: between two that are for the
+ * cache; and all. */
 TEST(test_without_room)
 {
     struct bare *b = bare_new(32, 16);
     struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 40, false);
     struct qm_fill *held[4096];
-    struct qm_lookup found;
-    unsigned n = 0;
-    char nowhere;
+    unsigned n;
 
     memcpy(b->fake.wants, (uint64_t[]){40, 6}, 2 * sizeof(uint64_t));
     b->fake.want_n = 2;
     cache(b, 0, 1);
     b->fake.want_n = 0;
     bare_await(b, prefetching); /* and 6 is queued */
-    while (qm_cache_demand(b->s.cache, 1000 + n, &nowhere, 0, 0, &found) == 0) {
-        held[n] = found.fill;
-        assert_true(++n < 4096);
-    }
+    n = fill_up(b, held);
     qm_cache_fail(b->s.cache, held[--n]);
-    assert_int_equal(calls_for(b, 4 * BLOCK, 3 * BLOCK), 3);
-    assert_int_equal(bare_calls(b, BARE_READ, 5), 1);
-    while (n > 0)
-        qm_cache_fail(b->s.cache, held[--n]);
+    assert_int_equal(calls_for(b, 4 * BLOCK + 5, 3 * BLOCK - 9), 1);
+    assert_true(is_cached(b, 4) && is_cached(b, 6));
+    assert_false(is_cached(b, 5));
+    n += fill_up(b, held + n);
+    for (unsigned skip = 0; skip < 10; skip += 9)
+        assert_int_equal(calls_for(b, 10 * BLOCK + skip, 3 * BLOCK - 2 * skip), 1);
+    assert_int_equal(calls_for(b, 20 * BLOCK + 10, 20), 1);
+    assert_int_equal(b->calls[b->call_count - 1].count, 20);
+    for (unsigned skip = 0; skip < 10; skip += 9) {
+        bare_fail(b, BARE_READ, 24);
+        assert_int_equal(bare_do(b, BARE_READ, 23 * BLOCK + skip, 2 * BLOCK), EIO);
+    }
+    assert_int_equal(qms_stats_get(b->s.stats, QMS_PAST), 1 + 2 * 3 + 1 + 2 + 3);
+    make_room(b, held, n);
     bare_open(b, prefetching);
     bare_await_quiet(b);
     bare_free(b);
+}
+
+/* Nor is such a read ahead of others while a write is in flight. */
+TEST(test_without_room_nor_ahead)
+{
+    for (unsigned skip = 0; skip < 10; skip += 9) {
+        struct bare *b = bare_new(32, 16);
+        struct bare_trap *reading = bare_trap(b, BARE_READ, 4, false), *writing;
+        struct bare_job *reader, *writer;
+        unsigned char before[3 * BLOCK];
+        struct qm_fill *held[4096];
+        unsigned n = fill_up(b, held);
+
+        memcpy(before, b->disk + 3 * BLOCK, sizeof before);
+        reader = bare_start(b, BARE_READ, 3 * BLOCK + skip, 3 * BLOCK - skip);
+        bare_await(b, reading);
+        make_room(b, held, n);
+        cache(b, 4, 1); /* by another, and kept */
+        writing = bare_trap(b, BARE_WRITE, 4, true);
+        writer = bare_start(b, BARE_WRITE, 4 * BLOCK, BLOCK);
+        bare_await(b, writing);
+        bare_open(b, reading);
+        assert_int_equal(bare_join(reader, before + skip), 0);
+        bare_open(b, writing);
+        assert_int_equal(bare_join(writer, NULL), 0);
+        cache(b, 3, 3);
+        bare_free(b);
+    }
 }

@@ -169,6 +169,24 @@ TEST(read_over)
     assert_int_equal(r.timed.demand_blocks, r.misses + r.timed.bridged);
 }
 
+/* What the cache has no room for is missed, too. */
+TEST(without_room)
+{
+    enum { MANY = 39, EACH = 25 };
+    struct qm_sim_config config = simulation(MANY, "none");
+    struct qm_event events[2 * MANY];
+    struct qm_sim_result r;
+
+    for (unsigned i = 0; i < MANY; i++) {
+        events[i] = begins(i + 1, 0);
+        events[MANY + i] = reads(i + 1, 0, EACH * i, EACH);
+    }
+    r = RUN(&config, events);
+    assert_int_equal(r.misses, MANY * EACH);
+    assert_int_equal(r.reads, MANY * EACH);
+    assert_int_equal(r.timed.demand_blocks, MANY * EACH);
+}
+
 /* 1 is read from 0 to 1, its successor 20 ahead from 1 to 2; it is demanded at 1.4. */
 TEST(late_prefetch)
 {
