@@ -118,7 +118,7 @@ uint64_t qm_params_prefetch_most(const struct qm_params *params, uint64_t blocks
 
 unsigned qm_params_batch(uint64_t blocks, uint64_t most)
 {
-    uint64_t n = (blocks - most) / 4;
+    uint64_t n = blocks / 4 < (blocks - most) / 2 ? blocks / 4 : (blocks - most) / 2;
 
     return n < 1 ? 1 : n > QM_BATCH_MAX ? QM_BATCH_MAX : (unsigned)n;
 }

@@ -84,11 +84,12 @@ uint64_t qm_params_prefetch_blocks(const struct qm_params *params, uint64_t bloc
 /* How many blocks the prefetch partition may come to have. */
 uint64_t qm_params_prefetch_most(const struct qm_params *params, uint64_t blocks);
 
-/* How many blocks of a request are looked up before the first of them is read: a
- * request must not drive its own blocks out of a small cache.  most: of its blocks,
- * what prefetches may come to have. */
+/* How many blocks of a request are looked up before the first of them is read, and then
+ * at most by one read of the device.  They have places in a cache of `blocks` blocks
+ * meanwhile: at most a quarter of all, and half of what remains of them with the most
+ * that prefetches may come to have. */
 unsigned qm_params_batch(uint64_t blocks, uint64_t most);
-#define QM_BATCH_MAX 64
+#define QM_BATCH_MAX 256
 
 /* The configuration of a cache of `blocks` blocks for a prefetcher with these
  * operations.  The caller adds shards, data and wasted(). */

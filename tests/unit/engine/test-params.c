@@ -21,9 +21,10 @@ TEST(test_prefetch_on)
 /* A request looks up so many blocks at a time that it does not drive out its own. */
 TEST(test_batch)
 {
-    assert_int_equal(qm_params_batch(1000, 500), QM_BATCH_MAX);
-    assert_int_equal(qm_params_batch(80, 40), 10);
-    assert_int_equal(qm_params_batch(80, 0), 20);
+    assert_int_equal(qm_params_batch(4000, 0), QM_BATCH_MAX);
+    assert_int_equal(qm_params_batch(1000, 500), 250);
+    assert_int_equal(qm_params_batch(1000, 0), 250);
+    assert_int_equal(qm_params_batch(1000, 900), 50);
     assert_int_equal(qm_params_batch(3, 1), 1);
 }
 
