@@ -870,7 +870,7 @@ proctype prefetcher()
     fi
 }
 
-/* ---- Writes: qms_write() of server/io.c, and writes.c. */
+/* ---- Writes: qms_write() of server/writing.c, and writes.c. */
 
 proctype writer(byte me)
 {
