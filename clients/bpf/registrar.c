@@ -54,7 +54,10 @@ struct guest {
 struct qm_registrar {
     struct qm_registrar_calls calls;
     int listener, epoll;
-    char path[sizeof((struct sockaddr_un *)0)->sun_path];
+    /* The directory of the socket and its name there: the process may leave the
+     * working directory that the path is relative to. */
+    int directory;
+    char name[sizeof((struct sockaddr_un *)0)->sun_path];
     dev_t dev;
     ino_t ino; /* of the socket, to remove no other */
     struct guest *guests;
@@ -102,6 +105,20 @@ static int bind_for_all(int fd, const struct sockaddr_un *address)
     return r;
 }
 
+static int open_directory(struct qm_registrar *d, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char directory[sizeof d->name] = ".";
+
+    strcpy(d->name, slash ? slash + 1 : path);
+    if (slash) {
+        memcpy(directory, path, (size_t)(slash + 1 - path));
+        directory[slash + 1 - path] = '\0';
+    }
+    d->directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return d->directory == -1 ? errno : 0;
+}
+
 static int listen_at(struct qm_registrar *d, const struct sockaddr_un *address)
 {
     struct stat st;
@@ -110,13 +127,15 @@ static int listen_at(struct qm_registrar *d, const struct sockaddr_un *address)
     d->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (d->listener == -1)
         return errno;
+    error = open_directory(d, address->sun_path);
+    if (error != 0)
+        return error;
     if (is_abandoned(address))
         unlink(address->sun_path);
     error = bind_for_all(d->listener, address);
     if (error != 0)
         return error;
-    memcpy(d->path, address->sun_path, sizeof d->path);
-    if (lstat(d->path, &st) != 0)
+    if (fstatat(d->directory, d->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno;
     d->dev = st.st_dev;
     d->ino = st.st_ino;
@@ -158,7 +177,7 @@ int qm_registrar_open(struct qm_registrar **registrar, const char *path,
     }
     d->calls = *calls;
     d->most = room();
-    d->listener = -1;
+    d->listener = d->directory = -1;
     d->epoll = epoll_create1(EPOLL_CLOEXEC);
     error = d->epoll == -1 ? errno : listen_at(d, &address);
     if (error == 0 && epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->listener, &event) != 0)
@@ -216,9 +235,11 @@ void qm_registrar_close(struct qm_registrar *d)
     free_gone(d);
     if (d->epoll != -1)
         close(d->epoll);
-    if (d->ino != 0 && lstat(d->path, &st) == 0 && st.st_dev == d->dev &&
-        st.st_ino == d->ino)
-        unlink(d->path);
+    if (d->ino != 0 && fstatat(d->directory, d->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        st.st_dev == d->dev && st.st_ino == d->ino)
+        unlinkat(d->directory, d->name, 0);
+    if (d->directory != -1)
+        close(d->directory);
     free(d);
 }
 

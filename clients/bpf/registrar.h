@@ -29,12 +29,13 @@ struct qm_registrar_calls {
     void *opaque;
 };
 
-/* Listens at path, whose directory must exist.  A socket without a listener is
- * replaced; anything else at that path is not touched.  Returns 0, or an errno value
- * with a sentence in err. */
+/* Listens at path, whose directory must exist; the process may leave its working
+ * directory afterwards.  A socket without a listener is replaced; anything else at that
+ * path is not touched.  Returns 0, or an errno value with a sentence in err. */
 int qm_registrar_open(struct qm_registrar **registrar, const char *path,
                       const struct qm_registrar_calls *calls, char *err, size_t len);
-/* Removes the socket; left() is not called.  May be NULL. */
+/* Removes the socket, and nothing that is there in its place; left() is not called.
+ * May be NULL. */
 void qm_registrar_close(struct qm_registrar *registrar);
 
 /* A descriptor that is readable when there is work, and the function that does it

@@ -118,6 +118,28 @@ TEST_WITH(test_link_in_its_place, set_up, tear_down)
     assert_int_equal(mode_of(victim), 0600);
 }
 
+/* A process in the background has left the directory that the path was relative to. */
+TEST_WITH(test_relative_path, set_up, tear_down)
+{
+    const struct qm_registrar_calls calls = {arrived, left, NULL};
+    struct stat st;
+    char err[256];
+
+    for (int other = 0; other < 2; other++) {
+        assert_int_equal(chdir(dir), 0);
+        assert_int_equal(
+            qm_registrar_open(&registrar, "agent.sock", &calls, err, sizeof err), 0);
+        assert_int_equal(chdir("/"), 0);
+        if (other) { /* what is not its own stays */
+            assert_int_equal(unlink(path), 0);
+            assert_int_equal(symlink(victim, path), 0);
+        }
+        qm_registrar_close(registrar);
+        registrar = NULL;
+        assert_int_equal(lstat(path, &st), other - 1);
+    }
+}
+
 static int knock(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
