@@ -101,8 +101,8 @@ static json_t *record(const struct advise_live *live, const char *file)
 /* The memories to compare: the server's, a quarter to four times it. */
 static int set_memories(const char *socket, struct advise_request *request)
 {
-    json_t *answer =
-        cli_ask(socket, json_pack("{s:[s]}", "get", "cache-size"), TIMEOUT_S);
+    json_t *answer = cli_ask(socket, json_pack("{s:[s]}", "get", "cache-size"),
+                             CLI_SERVER_TIMEOUT_S);
     const json_t *values = json_object_get(answer, "values");
     const char *text = json_string_value(json_object_get(values, "cache-size"));
     uint64_t size = text ? strtoull(text, NULL, 10) : 0;

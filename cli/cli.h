@@ -66,6 +66,8 @@ unsigned cli_distance(const char *a, const char *b);
 
 /* Prints "quickmine NAME: " and a message to stderr.  Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same of what is no failure. */
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Parse the argument of an option, and end the program with a sentence that says what
  * is allowed if it is wrong. */

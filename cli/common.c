@@ -15,22 +15,37 @@
 /* "quickmine sim": for messages. */
 static char name[64] = "quickmine";
 
-int cli_fail(const char *format, ...)
+static void say(const char *format, va_list args)
 {
-    va_list args;
     char *text;
     int n;
 
     fflush(stdout); /* what was printed so far comes first */
-    va_start(args, format);
     n = vasprintf(&text, format, args);
-    va_end(args);
     if (n >= 0) /* it may quote a server, or a file */
         qm_text_clean(text, text, (size_t)n, true);
     fprintf(stderr, "%s: %s\n", name, n >= 0 ? text : "out of memory");
     if (n >= 0)
         free(text);
+}
+
+int cli_fail(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
     return CLI_FAILED;
+}
+
+void cli_note(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
 }
 
 static void print_commands(FILE *to, const char *group,

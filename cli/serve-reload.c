@@ -24,7 +24,7 @@ int serve_reload(const struct serve_server *server)
         json_decref(wanted);
         return -1;
     }
-    answer = cli_ask(server->control, json_pack("{s:[]}", "get"), TIMEOUT_S);
+    answer = cli_ask(server->control, json_pack("{s:[]}", "get"), CLI_SERVER_TIMEOUT_S);
     values = answer ? json_object_get(answer, "values") : NULL;
     if (answer && !values)
         cli_fail("%s: the answer has no values", server->control);

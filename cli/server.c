@@ -176,6 +176,8 @@ static char *read_socket(const char *path, char *err, size_t len)
 static char *read_line(const char *path, int fd, unsigned timeout_s, int stop_fd,
                        char *err, size_t len)
 {
+    unsigned patience_s =
+        timeout_s < CLI_SERVER_TIMEOUT_S ? timeout_s : CLI_SERVER_TIMEOUT_S;
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
                            {.fd = stop_fd, .events = POLLIN}};
     struct timespec deadline;
@@ -184,17 +186,27 @@ static char *read_line(const char *path, int fd, unsigned timeout_s, int stop_fd
     ssize_t n;
 
     clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_sec += timeout_s;
+    deadline.tv_sec += patience_s;
     while (text && used < LINE_MAX_BYTES) {
         if (poll(fds, 2, left(&deadline)) == 0) {
-            snprintf(err, len, "%s: the server does not answer within %u s", path,
-                     timeout_s);
+            if (patience_s < timeout_s) {
+                cli_note("%s: no answer yet; it is waited for, up to %u s", path,
+                         timeout_s);
+                deadline.tv_sec += timeout_s - patience_s;
+                patience_s = timeout_s;
+                continue;
+            }
+            snprintf(err, len,
+                     "%s: the server does not answer within %u s: it is stopped, or "
+                     "carries out another change",
+                     path, timeout_s);
             free(text);
             return NULL;
         }
         if (fds[1].revents) {
             fds[1].fd = -1;
             timeout_s = timeout_s < CLI_STOPPED_S ? timeout_s : CLI_STOPPED_S;
+            patience_s = timeout_s;
             clock_gettime(CLOCK_MONOTONIC, &deadline);
             deadline.tv_sec += timeout_s;
         }
@@ -239,12 +251,6 @@ static json_t *control(const char *path, const char *line, unsigned timeout_s,
     snprintf(err, len, "%s: the server does not answer as on a control socket; %s",
              path, A_CONTROL);
     return NULL;
-}
-
-json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char *err,
-                    size_t len)
-{
-    return control(path, line, timeout_s, -1, err, len);
 }
 
 /* The library's message, which names the server or not. */

@@ -31,13 +31,10 @@ void cli_server_free(struct cli_server *server);
  */
 json_t *cli_server_stats(struct cli_server *server);
 
-/* Sends a line to a server's control socket and returns its answer, an object; NULL
- * with a sentence in err. */
-json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char *err,
-                    size_t len);
-
-/* The same with a request, which is freed (NULL: there was no memory for it).  What was
- * refused is no answer.  Prints why there is none, and returns NULL. */
+/* Sends a request, which is freed (NULL: there was no memory for it), to a server's
+ * control socket and returns its answer, an object.  What was refused is no answer.
+ * Prints why there is none, and returns NULL.  A question has CLI_SERVER_TIMEOUT_S;
+ * what has longer prints after that time that it waits. */
 json_t *cli_ask(const char *path, json_t *request, unsigned timeout_s);
 
 /* As cli_ask(); once stop_fd can be read, because this program shall end, it waits for

@@ -83,31 +83,6 @@ static const struct argp get_argp = {
            "See quickmine-set(1).",
 };
 
-/* Sends the request, and returns the server's answer; NULL: it has been said why not.
- */
-static json_t *ask(const struct arguments *a)
-{
-    json_t *request = json_pack("{s:O}", a->set ? "set" : "get", a->keys), *answer;
-    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-    char err[1024];
-
-    json_decref(request);
-    if (!text) {
-        cli_fail("out of memory");
-        return NULL;
-    }
-    answer = cli_control(a->socket, text, TIMEOUT_S, err, sizeof err);
-    free(text);
-    if (!answer) {
-        cli_fail("%s", err);
-    } else if (json_object_get(answer, "error")) {
-        cli_fail("%s: %s", a->socket, cli_text(answer, "error"));
-        json_decref(answer);
-        answer = NULL;
-    }
-    return answer;
-}
-
 static void print_changes(const json_t *answer, const json_t *asked)
 {
     json_t *change, *note;
@@ -144,7 +119,8 @@ static int run(int argc, char **argv, bool set)
     json_t *answer;
 
     argp_parse(set ? &set_argp : &get_argp, argc, argv, 0, NULL, &a);
-    answer = ask(&a);
+    answer = cli_ask(a.socket, json_pack("{s:O}", set ? "set" : "get", a.keys),
+                     set ? TIMEOUT_S : CLI_SERVER_TIMEOUT_S);
     if (!answer) {
         json_decref(a.keys);
         return CLI_FAILED;

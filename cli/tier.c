@@ -153,7 +153,8 @@ static int run(int argc, char **argv, enum command command, const char *args,
     if (command == DETACH)
         json_object_set_new(a.keys, "tier", json_string(""));
     if (command == STATUS)
-        answer = cli_ask(a.socket, json_pack("{s:s}", "tier", "status"), TIMEOUT_S);
+        answer = cli_ask(a.socket, json_pack("{s:s}", "tier", "status"),
+                         CLI_SERVER_TIMEOUT_S);
     else
         answer = cli_ask(a.socket, json_pack("{s:O}", "set", a.keys), TIMEOUT_S);
     json_decref(a.keys);
