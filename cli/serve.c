@@ -274,6 +274,13 @@ static int serve(const struct options *options, const struct serve_file *file)
         cli_fail("%s: the name is longer than 64 bytes", file->path);
         goto out;
     }
+    if (strcmp(file->name, "lock") == 0) {
+        cli_fail("%s: a server cannot be named lock: " SERVE_RUN
+                 "/lock, which would be its directory, has the locks of all servers; "
+                 "give the file another name",
+                 file->path);
+        goto out;
+    }
     command = nbdkit_command(&server, false);
     if (options->print) {
         status = print_command(&command);
