@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define KEPT_MOST 9999 /* old recordings of one name */
+#define A_PIPE    "pipe or a socket"
 
 /* How a trace begins: plain, gzip (RFC 1952), zstd (RFC 8878). */
 static bool begins_as_trace(const char *bytes, size_t count)
@@ -28,6 +29,22 @@ static bool begins_as_trace(const char *bytes, size_t count)
     return false;
 }
 
+static int refuse(const char *path, const char *what, char *err, size_t len)
+{
+    snprintf(err, len, "%s is a %s: a recording needs a file", path, what);
+    return -1;
+}
+
+void qm_old_unopened(const char *path, int error, char *err, size_t len)
+{
+    if (error == EISDIR)
+        refuse(path, "directory", err, len);
+    else if (error == ENXIO)
+        refuse(path, A_PIPE, err, len);
+    else
+        snprintf(err, len, "%s: cannot be created: %s", path, strerror(error));
+}
+
 int qm_old_check(int fd, const char *path, char *err, size_t len)
 {
     char bytes[32];
@@ -39,10 +56,11 @@ int qm_old_check(int fd, const char *path, char *err, size_t len)
         snprintf(err, len, "%s: %s", path, strerror(errno));
         return -1;
     }
-    if (S_ISBLK(st.st_mode)) {
-        snprintf(err, len, "%s is a block device: a recording needs a file", path);
-        return -1;
-    }
+    if (S_ISBLK(st.st_mode))
+        return refuse(path, "block device", err, len);
+    /* Its reader may keep it waiting, also at the end. */
+    if (S_ISFIFO(st.st_mode))
+        return refuse(path, A_PIPE, err, len);
     if (!S_ISREG(st.st_mode) || st.st_size == 0)
         return 0;
     reader = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

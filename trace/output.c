@@ -317,7 +317,10 @@ static void end_beside(struct qm_output *out, bool complete)
 static int open_file(struct qm_output *out, const char *path, enum there there,
                      char *err, size_t len)
 {
-    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
+    const bool recording = there == CHECKED || there == KEPT;
+    /* A pipe without a reader is not waited for: nobody watches. */
+    const int flags =
+        O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (recording ? O_NONBLOCK : 0);
 
     out->fd = open(path, flags | O_EXCL, 0600);
     if (out->fd != -1) {
@@ -325,14 +328,20 @@ static int open_file(struct qm_output *out, const char *path, enum there there,
     } else if (errno == EEXIST) {
         out->fd = open(path, flags, 0600);
     }
-    if (out->fd == -1) {
+    if (out->fd == -1 && recording)
+        qm_old_unopened(path, errno, err, len);
+    else if (out->fd == -1)
         snprintf(err, len, "%s: cannot be created: %s", path, strerror(errno));
+    if (out->fd == -1)
+        return -1;
+    if (lock_file(out, path, err, len) == -1 ||
+        (recording && qm_old_check(out->fd, path, err, len) == -1))
+        return -1;
+    /* A terminal that has to wait is no error. */
+    if (recording && fcntl(out->fd, F_SETFL, 0) == -1) {
+        snprintf(err, len, "%s: %s", path, strerror(errno));
         return -1;
     }
-    if (lock_file(out, path, err, len) == -1 ||
-        ((there == CHECKED || there == KEPT) &&
-         qm_old_check(out->fd, path, err, len) == -1))
-        return -1;
     if (there == REPLACED)
         write_beside(out, path);
     return there == KEPT ? keep_file(out, path, err, len) : 0;

@@ -276,6 +276,33 @@ static mode_t mode_of(const char *name)
     return st.st_mode;
 }
 
+/* A pipe may keep its writer for as long as its reader likes. */
+TEST(recorded_to_no_file)
+{
+    struct qm_trace_writer *(*const open_writer[])(
+        const char *, uint64_t, char *, size_t) = {qm_trace_record, qm_trace_keep};
+    char err[400];
+    int reader;
+
+    unlink(files_path("u"));
+    assert_int_equal(mkfifo(files_path("u"), 0600), 0);
+    for (int i = 0; i < 2; i++) {
+        alarm(60); /* should it wait for a reader */
+        assert_null(open_writer[i](files_path("u"), 512, err, sizeof err));
+        alarm(0);
+        assert_non_null(strstr(err, "is a pipe or a socket: a recording needs a file"));
+        reader = open(files_path("u"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        assert_int_not_equal(reader, -1);
+        assert_null(open_writer[i](files_path("u"), 512, err, sizeof err));
+        assert_non_null(strstr(err, "is a pipe or a socket: a recording needs a file"));
+        assert_int_equal(close(reader), 0);
+        assert_null(open_writer[i]("/", 512, err, sizeof err));
+        assert_non_null(strstr(err, "is a directory: a recording needs a file"));
+    }
+    assert_true(S_ISFIFO(mode_of("u")));
+    assert_int_equal(unlink(files_path("u")), 0);
+}
+
 static bool is_there(const char *name)
 {
     return access(files_path(name), F_OK) == 0;
