@@ -15,6 +15,7 @@
 #include "server/volume-name.h"
 #include "tier/format.h"
 #include "tier/io.h"
+#include "tier/witness.h"
 
 #define LOOK  (128 << 10) /* bytes of a device that are looked at */
 #define LOOPS 4 /* loop devices of files on loop devices that are looked through */

@@ -74,14 +74,6 @@ int qm_tier_io_null(struct qm_tier_io *io, uint64_t size);
 /* Whether a regular file has nothing but zeros.  Returns 0 or an errno value. */
 int qm_tier_blank(int fd, bool *blank);
 
-/* The witness file: read it, or replace it durably.  Return errno values; EEXIST: there
- * is a file that is neither empty nor a witness, or its own name with ".new" is one,
- * and stays as it is. */
-struct qm_tier_testimony;
-int qm_tier_witness_check(const char *path);
-int qm_tier_witness_read(const char *path, struct qm_tier_testimony *t);
-int qm_tier_witness_write(const char *path, const struct qm_tier_testimony *t);
-
 /* /proc's boot id, "" if there is none. */
 void qm_tier_boot_id(char id[40]);
 

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "tier/internal.h"
+#include "tier/witness.h"
 
 #define AHEAD        8 /* entries whose place in the index is fetched meanwhile */
 #define FOREIGN_LOOK (128u << 10) /* where file systems have their superblocks */

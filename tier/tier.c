@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "tier/internal.h"
+#include "tier/witness.h"
 
 #define SCORE_DECAY 4096 /* successes after which errors are forgotten */
 

@@ -8,7 +8,7 @@
 
 #include "basic.h"
 #include "tier/format.h"
-#include "tier/io.h"
+#include "tier/witness.h"
 
 TEST_WITH(test_identity, setup, NULL)
 {
