@@ -31,6 +31,17 @@ static bool is_locked(int fd)
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+/* The same of a witness. */
+static bool is_locked_at(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool locked = fd != -1 && is_locked(fd);
+
+    if (fd != -1)
+        close(fd);
+    return locked;
+}
+
 /* The disk that a block device is a partition of; itself if it is none. */
 static dev_t disk_of(dev_t device)
 {
@@ -246,6 +257,8 @@ int qms_tier_try_witness(const char *path, const char *tier, char *why, size_t l
         error = errno == ENOENT ? try_directory(path) : errno;
     else if (error == 0 && is_served(-1, &st))
         error = SERVED;
+    else if (error == 0 && is_locked_at(path))
+        error = EBUSY;
     if (error == 0)
         return 0;
     snprintf(why, len, "tier-witness=%s: %s", path,

@@ -38,6 +38,7 @@
 #include "tier/rebuild.h"
 #include "tier/reuse.h"
 #include "tier/tier.h"
+#include "tier/witness.h"
 
 #define NO_SEGMENT UINT32_MAX
 
@@ -119,7 +120,8 @@ struct qm_tier {
     struct qm_tier_config config;
     struct qm_tier_geometry g; /* segments change under log.lock */
     struct qm_tier_io io;
-    struct qm_tier_super super; /* die_lock */
+    struct qm_tier_witness witness; /* die_lock */
+    struct qm_tier_super super;     /* die_lock */
     struct counters n;
     uint64_t seed; /* of the index' hash */
     uint64_t recovery_ns;

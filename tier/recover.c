@@ -10,7 +10,6 @@
 #include <sys/random.h>
 
 #include "tier/internal.h"
-#include "tier/witness.h"
 
 #define AHEAD        8 /* entries whose place in the index is fetched meanwhile */
 #define FOREIGN_LOOK (128u << 10) /* where file systems have their superblocks */
@@ -65,12 +64,13 @@ int super_resize(struct qm_tier *t, uint32_t segments)
     return r;
 }
 
-static bool disown(const struct qm_tier *t)
+static bool disown(struct qm_tier *t)
 {
     struct qm_tier_testimony none = {0};
 
     qm_tier_testimony_seal(&none);
-    return t->config.witness && qm_tier_witness_write(t->config.witness, &none) == 0;
+    return t->config.witness &&
+           qm_tier_witness_write(t->config.witness, &none, &t->witness) == 0;
 }
 
 /* With die_lock, or alone. */
@@ -387,7 +387,7 @@ static int begin_epoch(struct qm_tier *t)
     memcpy(w.uuid, t->super.uuid, 16);
     qm_tier_testimony_seal(&w);
     if (path && t->super.epoch > 0)
-        r = qm_tier_witness_write(path, &w);
+        r = qm_tier_witness_write(path, &w, &t->witness);
     if (r == 0) {
         t->super.epoch++;
         snprintf(t->super.boot_id, sizeof t->super.boot_id, "%s", t->config.boot_id);
@@ -403,7 +403,7 @@ static int begin_epoch(struct qm_tier *t)
         w.epoch = t->super.epoch;
         w.coming = 0;
         qm_tier_testimony_seal(&w);
-        r = qm_tier_witness_write(path, &w);
+        r = qm_tier_witness_write(path, &w, &t->witness);
     }
     if (t->super.epoch < UINT64_C(1) << 31 && t->log.incarnation < t->super.epoch << 32)
         t->log.incarnation = t->super.epoch << 32;

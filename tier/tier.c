@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "tier/internal.h"
-#include "tier/witness.h"
 
 #define SCORE_DECAY 4096 /* successes after which errors are forgotten */
 
@@ -340,6 +339,8 @@ static void destroy(struct qm_tier *t)
     pthread_mutex_destroy(&t->die_lock);
     free((char *)t->config.identity.volume);
     free((char *)t->config.path);
+    if (t->config.witness)
+        qm_tier_witness_unlock(t->config.witness, &t->witness);
     free((char *)t->config.witness);
     free((char *)t->config.known);
     free((char *)t->config.before);
@@ -354,6 +355,7 @@ static struct qm_tier *create(const struct qm_tier_config *config)
     if (!t)
         return NULL;
     t->config = *config;
+    t->witness = QM_TIER_WITNESS_NONE;
     pthread_mutex_init(&t->log.lock, NULL);
     pthread_mutex_init(&t->queue.lock, NULL);
     pthread_cond_init(&t->queue.filled, NULL);
@@ -448,16 +450,28 @@ static int check_witness(const struct qm_tier *t, char *err, size_t len)
     return 0; /* other errors are reported when it is written */
 }
 
+/* The same witness would have each of two tiers emptied by the other's start. */
+static int lock_witness(struct qm_tier *t, char *err, size_t len)
+{
+    const char *path = t->config.witness;
+    int r = path && t->witness.fd == -1 ? qm_tier_witness_lock(path, &t->witness) : 0;
+
+    if (r != 0)
+        snprintf(err, len, "%s: another process uses this witness of a tier", path);
+    return r;
+}
+
 /* Whatever was there is not believed the next time. */
 static void give_up(struct qm_tier *t, bool opened)
 {
     struct qm_tier_testimony none = {0};
+    char err[1];
 
     if (opened && t->found && super_invalidate(t))
         return;
     qm_tier_testimony_seal(&none);
-    if (t->config.witness)
-        (void)qm_tier_witness_write(t->config.witness, &none);
+    if (t->config.witness && lock_witness(t, err, sizeof err) == 0)
+        (void)qm_tier_witness_write(t->config.witness, &none, &t->witness);
 }
 
 int qm_tier_open(const struct qm_tier_config *config, struct qm_tier **tier, char *err,
@@ -482,6 +496,8 @@ int qm_tier_open(const struct qm_tier_config *config, struct qm_tier **tier, cha
     if (r == 0)
         r = check_witness(t, err,
                           len); /* now that it is known which file the tier is */
+    if (r == 0)
+        r = lock_witness(t, err, len);
     if (r == 0)
         r = recover_open(t, err, len);
     recovered = r == 0;

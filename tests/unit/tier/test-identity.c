@@ -3,6 +3,7 @@
  * emptied with a warning, as it is of another volume or of another time. */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -84,7 +85,7 @@ TEST_WITH(test_witness_half_way, setup, NULL)
         w.coming = w.epoch + !ahead;
         w.epoch -= ahead;
         qm_tier_testimony_seal(&w);
-        assert_int_equal(qm_tier_witness_write(witness, &w), 0);
+        assert_int_equal(qm_tier_witness_write(witness, &w, NULL), 0);
         t = open_ok(&c);
         assert_int_equal(get(t, 1), 1);
         qm_tier_close(t, QM_TIER_KEEP);
@@ -93,7 +94,7 @@ TEST_WITH(test_witness_half_way, setup, NULL)
     w.epoch += 7;
     w.coming = 0;
     qm_tier_testimony_seal(&w);
-    assert_int_equal(qm_tier_witness_write(witness, &w), 0);
+    assert_int_equal(qm_tier_witness_write(witness, &w, NULL), 0);
     expect_emptied(&c, "older copy");
     assert_int_equal(truncate(witness, 10), 0);
     expect_emptied(&c, "its witness is damaged");
@@ -255,8 +256,8 @@ TEST_WITH(test_mistyped_witness, setup, NULL)
     unlink(witness);
     snprintf(other, sizeof other, "%s.new", witness);
     fill_file(other, 0, "precious", 8);
-    assert_int_equal(qm_tier_witness_write(witness, &(struct qm_tier_testimony){0}),
-                     EEXIST);
+    assert_int_equal(
+        qm_tier_witness_write(witness, &(struct qm_tier_testimony){0}, NULL), EEXIST);
     check_file(other, 0, "precious", 8);
     unlink(other);
     /* An empty file becomes one. */
@@ -264,6 +265,70 @@ TEST_WITH(test_mistyped_witness, setup, NULL)
     t = open_ok(&c);
     qm_tier_close(t, QM_TIER_KEEP);
     unlink(path);
+}
+
+static pid_t hold(const struct qm_tier_config *c)
+{
+    int ends[2];
+    pid_t child;
+    char byte;
+
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(ends[0]);
+        open_ok(c);
+        (void)!write(ends[1], "", 1);
+        for (;;)
+            pause();
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+    return child;
+}
+
+/* A witness has one tier at a time, until the process ends that has it, however. */
+TEST_WITH(test_witness_in_use, setup, NULL)
+{
+    struct qm_tier_config c = config(), second = config();
+    char other[80], err[400];
+    struct qm_tier *t, *u;
+    pid_t child;
+    int status;
+
+    snprintf(other, sizeof other, "%s/other", dir);
+    c.witness = second.witness = witness;
+    second.path = other;
+    for (int start = 0; start < 2; start++) { /* made, and found */
+        t = open_ok(&c);
+        assert_int_equal(qm_tier_open(&second, &u, err, sizeof err), EBUSY);
+        assert_non_null(strstr(err, "another process uses this witness"));
+        if (start == 0)
+            assert_int_equal(put(t, 1, 1), 0);
+        else
+            assert_int_equal(get(t, 1), 1);
+        qm_tier_drain(t);
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
+    child = hold(&c);
+    assert_int_equal(qm_tier_open(&second, &u, err, sizeof err), EBUSY);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    t = open_ok(&c);
+    assert_int_equal(get(t, 1), 1);
+    qm_tier_close(t, QM_TIER_FORGET);
+    assert_int_equal(told.n, 0);
+    u = open_ok(&second);
+    qm_tier_close(u, QM_TIER_KEEP);
+    /* One that is not opened leaves no witness that was not there. */
+    setup(state);
+    fill_file(path, 0, "precious", 8);
+    refuses(&c, "something else than a tier");
+    assert_int_equal(access(witness, F_OK), -1);
+    unlink(path);
+    unlink(other);
 }
 
 int main(int argc, char **argv)
