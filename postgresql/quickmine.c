@@ -280,12 +280,19 @@ static uint64_t class_of_plan(const PlannedStmt *plan)
     return klass;
 }
 
-/* A hash of such a text would let who has it try passwords. */
+/* A hash of such a text would let who has it try passwords.  Code and commands of a
+ * shell may have any. */
 static bool may_name_password(const Node *node)
 {
     switch (nodeTag(node)) {
+    case T_CopyStmt:
+        return ((const CopyStmt *)node)->is_program;
+    case T_DoStmt:
+    case T_CreateFunctionStmt:
     case T_CreateRoleStmt:
     case T_AlterRoleStmt:
+    case T_AlterRoleSetStmt:
+    case T_AlterDatabaseSetStmt:
     case T_CreateUserMappingStmt:
     case T_AlterUserMappingStmt:
     case T_CreateForeignServerStmt:
