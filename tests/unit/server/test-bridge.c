@@ -190,6 +190,15 @@ TEST(test_errors)
         assert_false(is_cached(b, 22));
         assert_int_equal(calls_for(b, 21 * BLOCK, BLOCK), 0);
         cache(b, 20, 3);
+        /* Nor is it forgotten when what follows is read well. */
+        cache(b, 31, 1);
+        bare_fail(b, BARE_READ, 30);
+        bare_fail(b, BARE_READ, 30);
+        took(b);
+        assert_int_equal(bare_do(b, BARE_READ, 30 * BLOCK + skip, 3 * BLOCK - skip),
+                         EIO);
+        assert_false(is_cached(b, 30));
+        cache(b, 30, 3);
         bare_free(b);
     }
 }
@@ -301,4 +310,136 @@ TEST(test_without_room_nor_ahead)
         cache(b, 3, 3);
         bare_free(b);
     }
+}
+
+/* A connection that knows less of the last block than the server does reads that past
+ * the cache; advice, which wants no bytes of it, not at all. */
+TEST_ON(test_cut_advice, bridging, struct bare *b)
+{
+    const uint64_t last = BARE_BLOCKS - 1;
+
+    b->s.size = BARE_SIZE + 1;
+    assert_int_equal(bare_do(b, BARE_PREFETCH, (last - 2) * BLOCK, 2 * BLOCK + 1), 0);
+    assert_int_equal(bare_calls(b, BARE_READ, last - 1), 1);
+    assert_int_equal(bare_calls(b, BARE_READ, last), 0);
+    assert_false(is_cached(b, last));
+    assert_int_equal(calls_for(b, last * BLOCK + 7, 20), 1);
+    assert_false(is_cached(b, last));
+}
+
+/* A tier of which nothing is known to be right yet but these blocks. */
+static struct {
+    const unsigned char *disk;
+    uint64_t has;       /* a bit for each block */
+    size_t most;        /* blocks that it was asked for at once */
+    uint64_t told[8];   /* blocks that it was told of, and how many; the rest is 0 */
+    unsigned told_n[8]; /* each as often as it was */
+} tier;
+
+static void attach(struct bare *b, uint64_t has)
+{
+    memset(&tier, 0, sizeof tier);
+    tier.disk = b->disk;
+    tier.has = has;
+    atomic_store(&b->s.tiers.served, (struct qm_tier *)&tier);
+}
+
+size_t __wrap_qm_tier_read(struct qm_tier *t, struct qm_tier_read *reads, size_t n);
+size_t __wrap_qm_tier_read(struct qm_tier *t, struct qm_tier_read *reads, size_t n)
+{
+    size_t hits = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        reads[i].hit = tier.has >> reads[i].block & 1;
+        if (reads[i].hit)
+            memcpy(reads[i].buf, tier.disk + reads[i].block * BLOCK, BLOCK);
+        hits += reads[i].hit;
+    }
+    tier.most = n > tier.most ? n : tier.most;
+    return hits;
+}
+
+uint64_t __wrap_qm_tier_unverified(struct qm_tier *t);
+uint64_t __wrap_qm_tier_unverified(struct qm_tier *t)
+{
+    return 1;
+}
+
+void __wrap_qm_tier_verify(struct qm_tier *t, uint64_t block, const void *data,
+                           uint64_t n);
+void __wrap_qm_tier_verify(struct qm_tier *t, uint64_t block, const void *data,
+                           uint64_t n)
+{
+    unsigned i = 0;
+
+    while (tier.told_n[i] > 0)
+        assert_true(++i < 8);
+    tier.told[i] = block;
+    tier.told_n[i] = (unsigned)n;
+    assert_memory_equal(data, tier.disk + block * BLOCK, n * BLOCK);
+}
+
+void __wrap_qm_tier_touch(struct qm_tier *t, uint64_t block);
+void __wrap_qm_tier_touch(struct qm_tier *t, uint64_t block)
+{
+}
+
+/* Whether the i-th that it was told of were these. */
+static void check_told(unsigned i, uint64_t block, unsigned n)
+{
+    assert_int_equal(tier.told[i], block);
+    assert_int_equal(tier.told_n[i], n);
+}
+
+/* It is told of the blocks that are read for the cache, with the prefetches behind
+ * them; not of what is read over, which may be older in the cache, or newer. */
+TEST(test_tier_is_told)
+{
+    struct bare *b = bare_new(64, 16);
+    struct bare_trap *reading = bare_trap(b, BARE_PREFETCH, 40, false);
+
+    b->fake.wants[0] = 40;
+    b->fake.want_n = 1;
+    cache(b, 11, 1);
+    bare_await(b, reading);
+    attach(b, 0);
+    memcpy(b->fake.wants, (uint64_t[]){14, 15}, 2 * sizeof(uint64_t));
+    b->fake.want_n = 2;
+    assert_int_equal(calls_for(b, 10 * BLOCK, 4 * BLOCK), 1);
+    b->fake.want_n = 0;
+    check_told(0, 10, 1);
+    check_told(1, 12, 4);
+    check_told(2, 0, 0);
+    bare_open(b, reading);
+    bare_await_quiet(b);
+    bare_free(b);
+}
+
+/* Nor of what the cache has no room for: no fill says that it is what the disk has. */
+TEST(test_tier_is_not_told_of_what_is_past)
+{
+    struct bare *b = bare_new(32, 16);
+    struct qm_fill *held[4096];
+    unsigned n = fill_up(b, held);
+
+    attach(b, 0);
+    assert_int_equal(calls_for(b, 10 * BLOCK, 3 * BLOCK), 1);
+    check_told(0, 0, 0);
+    qm_cache_fail(b->s.cache, held[--n]);
+    assert_int_equal(calls_for(b, 20 * BLOCK, 3 * BLOCK), 1);
+    check_told(0, 20, 1);
+    check_told(1, 0, 0);
+    make_room(b, held, n);
+    bare_free(b);
+}
+
+/* What the tier has of a request is read over, too, and stays what the tier had. */
+TEST_ON(test_tier_has_some, bridging, struct bare *b)
+{
+    attach(b, UINT64_C(1) << 5 | UINT64_C(1) << 6);
+    assert_int_equal(calls_for(b, 4 * BLOCK, 4 * BLOCK), 1);
+    check_told(0, 4, 1);
+    check_told(1, 7, 1);
+    check_told(2, 0, 0);
+    assert_int_equal(calls_for(b, 4 * BLOCK, 4 * BLOCK), 0);
 }
