@@ -167,6 +167,38 @@ TEST(read_over)
     assert_int_equal(r.timed.bridged, 5);
     assert_int_equal(r.misses, 6 + 16 + 12 + 8);
     assert_int_equal(r.timed.demand_blocks, r.misses + r.timed.bridged);
+    config.warmup = 10; /* which is read over does not count */
+    r = RUN(&config, events);
+    assert_int_equal(r.timed.demand_reads, 3);
+    assert_int_equal(r.timed.bridged, 0);
+}
+
+/* What was read over is not the reader's: another's read of it, that it waits for, is
+ * made again if it is not kept.  Here all of the cache is asked for meanwhile, which
+ * spares only one of two blocks that are waited for. */
+TEST(read_over_and_lost)
+{
+    struct qm_sim_config config = simulation(0, "none");
+    struct qm_event events[8 + 2 + 4];
+    struct qm_sim_result r;
+    size_t n = 0;
+
+    config.params.eviction = "lru";
+    timed.speed = 1;
+    timed.device.read.mean_ns = 1.1e6;
+    timed.device.ns_per_byte = 1e5 / BLOCK;
+    for (uint64_t i = 0; i < 8; i++)
+        events[n++] = reads(0, 10 * MS * i, 10 * i, i + 1);
+    events[n++] = reads(0, 1000 * MS, 201, 2);
+    events[n++] = reads(0, 1000 * MS + 10, 200, 4);
+    for (uint64_t i = 0; i < 4; i++)
+        events[n++] = reads(0, 1000 * MS + 20 + i, 300 + 25 * i, 25);
+    r = run(&config, events, n);
+    assert_int_equal(r.misses, 36 + 4 + 100);
+    assert_int_equal(r.hits, 2);
+    assert_int_equal(r.timed.bridged, 2);
+    assert_int_equal(r.timed.demand_reads, 8 + 1 + 1 + 4 + 1);
+    assert_int_equal(r.timed.demand_blocks, 36 + 2 + 4 + 100 + 1);
 }
 
 /* What the cache has no room for is missed, too. */
