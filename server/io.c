@@ -566,12 +566,15 @@ int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
 }
 
 /* NBD_CMD_CACHE: fills the cache with what is not there, as a demand would.  It is
- * advice: blocks that a cache of this size cannot keep are not read. */
+ * advice: blocks that a cache of this size cannot keep are not read.  A batch is what
+ * one read of the layer below may have, since all of it lies in memory of its own. */
 int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err)
 {
     struct request r = {.s = s, .next = next, .size = c->size};
-    const unsigned max = atomic_load_explicit(&s->batch, memory_order_relaxed);
+    const unsigned batch = atomic_load_explicit(&s->batch, memory_order_relaxed);
+    const unsigned most = s->max_bytes / s->config.block_size; /* at least 1 */
+    const unsigned max = batch < most ? batch : most;
     const uint64_t capacity = qm_cache_capacity(s->cache);
     uint64_t block = offset / s->config.block_size;
     uint64_t end = block + blocks_of(s, count, offset);

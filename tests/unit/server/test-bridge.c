@@ -443,3 +443,15 @@ TEST_ON(test_tier_has_some, bridging, struct bare *b)
     check_told(2, 0, 0);
     assert_int_equal(calls_for(b, 4 * BLOCK, 4 * BLOCK), 0);
 }
+
+/* Advice has no memory of a client's to read to: it takes no more of its own than a
+ * read of the disk does. */
+TEST_ON(test_tier_advice, bridging, struct bare *b)
+{
+    attach(b, UINT64_MAX >> 1);
+    assert_int_equal(bare_do(b, BARE_PREFETCH, 0, 60 * BLOCK), 0);
+    assert_int_equal(b->call_count, 0);
+    for (uint64_t block = 0; block < 60; block++)
+        assert_true(is_cached(b, block));
+    assert_int_equal(tier.most, b->s.max_bytes / BLOCK);
+}
