@@ -203,6 +203,38 @@ TEST(test_errors)
     }
 }
 
+static _Atomic size_t refused; /* bytes of which there is no memory */
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+    return size == atomic_load(&refused) ? NULL : __real_malloc(size);
+}
+
+/* Without memory to save what is there, that is not read over. */
+TEST_ON(test_without_memory, bridging, struct bare *b)
+{
+    const unsigned skip = 9;
+
+    cache(b, 5, 1);
+    cache(b, 7, 1);
+    refused = 3 * BLOCK; /* of 4 to 6; the reader has 4 blocks */
+    assert_int_equal(calls_for(b, 4 * BLOCK, 4 * BLOCK), 2);
+    assert_int_equal(bare_calls(b, BARE_READ, 5), 1);
+    cache(b, 15, 1);
+    cache(b, 17, 1);
+    took(b);
+    assert_int_equal(bare_do(b, BARE_READ, 14 * BLOCK + skip, 4 * BLOCK - skip),
+                     ENOMEM);
+    assert_int_equal(bare_do(b, BARE_READ, 24 * BLOCK + skip, 3 * BLOCK - skip),
+                     ENOMEM);
+    refused = 0;
+    assert_false(is_cached(b, 14) || is_cached(b, 16));
+    cache(b, 14, 4);
+    cache(b, 24, 3);
+}
+
 /* With prefetches behind them, which end well, or badly. */
 TEST(test_joined)
 {
