@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define KEPT_MOST 9999 /* old recordings of one name */
-#define A_PIPE    "pipe or a socket"
 
 /* How a trace begins: plain, gzip (RFC 1952), zstd (RFC 8878). */
 static bool begins_as_trace(const char *bytes, size_t count)
@@ -40,7 +39,7 @@ void qm_old_unopened(const char *path, int error, char *err, size_t len)
     if (error == EISDIR)
         refuse(path, "directory", err, len);
     else if (error == ENXIO)
-        refuse(path, A_PIPE, err, len);
+        refuse(path, "socket", err, len);
     else
         snprintf(err, len, "%s: cannot be created: %s", path, strerror(error));
 }
@@ -58,9 +57,6 @@ int qm_old_check(int fd, const char *path, char *err, size_t len)
     }
     if (S_ISBLK(st.st_mode))
         return refuse(path, "block device", err, len);
-    /* Its reader may keep it waiting, also at the end. */
-    if (S_ISFIFO(st.st_mode))
-        return refuse(path, A_PIPE, err, len);
     if (!S_ISREG(st.st_mode) || st.st_size == 0)
         return 0;
     reader = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 /* Whether a recording may take the place of what path is and fd has open for writing: a
- * file that is empty or a trace, plain or compressed; a terminal or the like.  Returns
- * 0, or -1 with a sentence in err. */
+ * file that is empty or a trace, plain or compressed; a pipe, terminal or the like.
+ * Returns 0, or -1 with a sentence in err. */
 int qm_old_check(int fd, const char *path, char *err, size_t len);
 
 /* The sentence of a path that open(2) did not open for a recording, without waiting

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,6 +33,9 @@
 #define TEXT_SIZE (64 * 1024)
 #define RAW_SIZE  (64 * 1024)
 
+/* How long the reader of a pipe may keep a recording waiting, at the end, too. */
+#define PATIENCE_MS 10000
+
 enum format { PLAIN, GZIP, ZSTD };
 enum how { MORE, FLUSH, FINISH };
 /* What becomes of a file that is there: see output.h. */
@@ -42,6 +46,7 @@ struct qm_output {
     enum format format;
     int error;    /* errno value; 0: none */
     bool regular; /* fd is of a regular file */
+    bool pipe;    /* of a recording; its reader is not waited for without end */
     bool begun;   /* it has been written to: what was there before is gone */
     dev_t dev;
     ino_t ino;  /* of the file */
@@ -67,6 +72,15 @@ static bool is_ours(const struct qm_output *out)
            (fstat(out->fd, &st) == 0 && st.st_dev == out->dev && st.st_ino == out->ino);
 }
 
+/* Returns 0, or an errno value. */
+static int await_reader(const struct qm_output *out)
+{
+    struct pollfd fd = {.fd = out->fd, .events = POLLOUT};
+    int n = poll(&fd, 1, out->pipe ? PATIENCE_MS : -1);
+
+    return n == 0 ? ETIMEDOUT : n == -1 && errno != EINTR ? errno : 0;
+}
+
 static void write_all(struct qm_output *out, const void *buf, size_t count)
 {
     const char *p = buf;
@@ -84,6 +98,8 @@ static void write_all(struct qm_output *out, const void *buf, size_t count)
         if (n >= 0) {
             p += n;
             count -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            out->error = await_reader(out);
         } else if (errno != EINTR) {
             out->error = errno;
         }
@@ -318,15 +334,18 @@ static int open_file(struct qm_output *out, const char *path, enum there there,
                      char *err, size_t len)
 {
     const bool recording = there == CHECKED || there == KEPT;
-    /* A pipe without a reader is not waited for: nobody watches. */
+    /* A pipe's reader is not waited for: nobody watches. */
     const int flags =
         O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (recording ? O_NONBLOCK : 0);
+    struct stat st;
 
     out->fd = open(path, flags | O_EXCL, 0600);
     if (out->fd != -1) {
         out->made = strdup(path); /* without memory it is not removed later */
     } else if (errno == EEXIST) {
         out->fd = open(path, flags, 0600);
+        if (out->fd == -1 && errno == ENXIO) /* a pipe that nobody reads yet */
+            out->fd = open(path, (flags & ~(O_WRONLY | O_CREAT)) | O_RDWR);
     }
     if (out->fd == -1 && recording)
         qm_old_unopened(path, errno, err, len);
@@ -337,8 +356,9 @@ static int open_file(struct qm_output *out, const char *path, enum there there,
     if (lock_file(out, path, err, len) == -1 ||
         (recording && qm_old_check(out->fd, path, err, len) == -1))
         return -1;
+    out->pipe = recording && fstat(out->fd, &st) == 0 && S_ISFIFO(st.st_mode);
     /* A terminal that has to wait is no error. */
-    if (recording && fcntl(out->fd, F_SETFL, 0) == -1) {
+    if (recording && !out->pipe && fcntl(out->fd, F_SETFL, 0) == -1) {
         snprintf(err, len, "%s: %s", path, strerror(errno));
         return -1;
     }

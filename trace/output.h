@@ -18,9 +18,10 @@ struct qm_output;
  */
 struct qm_output *qm_output_create(const char *path, char *err, size_t len);
 /* The same for a recording, which a program writes unwatched: refuses a file that is
- * neither empty nor a trace (plain or compressed), a pipe and a block device.  _keep():
- * also keeps a trace that is there, as qm_old_keep() does; after qm_output_abandon()
- * before the first flush it has its name again. */
+ * neither empty nor a trace (plain or compressed), and a block device.  A pipe need not
+ * have a reader, but one that takes nothing for ten seconds ends the recording
+ * (ETIMEDOUT).  _keep(): also keeps a trace that is there, as qm_old_keep() does; after
+ * qm_output_abandon() before the first flush it has its name again. */
 struct qm_output *qm_output_record(const char *path, char *err, size_t len);
 struct qm_output *qm_output_keep(const char *path, char *err, size_t len);
 

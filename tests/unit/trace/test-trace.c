@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "trace/old.h"
@@ -276,30 +278,68 @@ static mode_t mode_of(const char *name)
     return st.st_mode;
 }
 
-/* A pipe may keep its writer for as long as its reader likes. */
-TEST(recorded_to_no_file)
+static struct qm_trace_writer *(*const recorders[])(const char *, uint64_t, char *,
+                                                    size_t) = {qm_trace_record,
+                                                               qm_trace_keep};
+
+/* A pipe need not have a reader when it is opened; and one that takes nothing does not
+ * keep the writer for ever. */
+TEST(recorded_to_a_pipe)
 {
-    struct qm_trace_writer *(*const open_writer[])(
-        const char *, uint64_t, char *, size_t) = {qm_trace_record, qm_trace_keep};
-    char err[400];
-    int reader;
+    const struct qm_event e = {.type = 'R', .offset = 1024, .length = 2};
+    char err[400], text[64];
+    int reader = -1, error = 0;
 
     unlink(files_path("u"));
     assert_int_equal(mkfifo(files_path("u"), 0600), 0);
+    alarm(120);
     for (int i = 0; i < 2; i++) {
-        alarm(60); /* should it wait for a reader */
-        assert_null(open_writer[i](files_path("u"), 512, err, sizeof err));
-        alarm(0);
-        assert_non_null(strstr(err, "is a pipe or a socket: a recording needs a file"));
+        struct qm_trace_writer *w = recorders[i](files_path("u"), 512, err, sizeof err);
+
+        assert_non_null(w);
         reader = open(files_path("u"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         assert_int_not_equal(reader, -1);
-        assert_null(open_writer[i](files_path("u"), 512, err, sizeof err));
-        assert_non_null(strstr(err, "is a pipe or a socket: a recording needs a file"));
+        assert_int_equal(qm_trace_write(w, &e), 0);
+        assert_int_equal(qm_trace_close(w), 0);
+        assert_true(read(reader, text, sizeof text) > 16);
+        assert_memory_equal(text, "#quickmine-trace", 16);
         assert_int_equal(close(reader), 0);
-        assert_null(open_writer[i]("/", 512, err, sizeof err));
+    }
+    reader = open(files_path("u"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_int_not_equal(reader, -1);
+    {
+        struct qm_trace_writer *w =
+            qm_trace_keep(files_path("u"), 512, err, sizeof err);
+
+        assert_non_null(w);
+        for (unsigned i = 0; i < 100000 && error == 0; i++)
+            error = qm_trace_write(w, &e);
+        assert_int_equal(error, ETIMEDOUT);
+        assert_int_equal(qm_trace_close(w), ETIMEDOUT);
+    }
+    alarm(0);
+    assert_int_equal(close(reader), 0);
+    assert_true(S_ISFIFO(mode_of("u")));
+    assert_int_equal(unlink(files_path("u")), 0);
+}
+
+TEST(recorded_to_no_file)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char err[400];
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    unlink(files_path("u"));
+    assert_true(strlen(files_path("u")) < sizeof address.sun_path);
+    strcpy(address.sun_path, files_path("u"));
+    assert_int_equal(bind(s, (struct sockaddr *)&address, sizeof address), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_null(recorders[i](files_path("u"), 512, err, sizeof err));
+        assert_non_null(strstr(err, "is a socket: a recording needs a file"));
+        assert_null(recorders[i]("/", 512, err, sizeof err));
         assert_non_null(strstr(err, "is a directory: a recording needs a file"));
     }
-    assert_true(S_ISFIFO(mode_of("u")));
+    assert_int_equal(close(s), 0);
     assert_int_equal(unlink(files_path("u")), 0);
 }
 
