@@ -451,26 +451,22 @@ static int check_witness(const struct qm_tier *t, char *err, size_t len)
 }
 
 /* The same witness would have each of two tiers emptied by the other's start. */
-static int lock_witness(struct qm_tier *t, char *err, size_t len)
+static int lock_witness(struct qm_tier *t)
 {
     const char *path = t->config.witness;
-    int r = path && t->witness.fd == -1 ? qm_tier_witness_lock(path, &t->witness) : 0;
 
-    if (r != 0)
-        snprintf(err, len, "%s: another process uses this witness of a tier", path);
-    return r;
+    return path && t->witness.fd == -1 ? qm_tier_witness_lock(path, &t->witness) : 0;
 }
 
 /* Whatever was there is not believed the next time. */
 static void give_up(struct qm_tier *t, bool opened)
 {
     struct qm_tier_testimony none = {0};
-    char err[1];
 
     if (opened && t->found && super_invalidate(t))
         return;
     qm_tier_testimony_seal(&none);
-    if (t->config.witness && lock_witness(t, err, sizeof err) == 0)
+    if (t->config.witness && lock_witness(t) == 0)
         (void)qm_tier_witness_write(t->config.witness, &none, &t->witness);
 }
 
@@ -496,8 +492,9 @@ int qm_tier_open(const struct qm_tier_config *config, struct qm_tier **tier, cha
     if (r == 0)
         r = check_witness(t, err,
                           len); /* now that it is known which file the tier is */
-    if (r == 0)
-        r = lock_witness(t, err, len);
+    if (r == 0 && (r = lock_witness(t)) != 0)
+        snprintf(err, len, "%s: another process uses this witness of a tier",
+                 config->witness);
     if (r == 0)
         r = recover_open(t, err, len);
     recovered = r == 0;
