@@ -36,9 +36,11 @@ static int refuse(const char *path, const char *what, char *err, size_t len)
 
 void qm_old_unopened(const char *path, int error, char *err, size_t len)
 {
+    struct stat st;
+
     if (error == EISDIR)
         refuse(path, "directory", err, len);
-    else if (error == ENXIO)
+    else if (error == ENXIO && stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
         refuse(path, "socket", err, len);
     else
         snprintf(err, len, "%s: cannot be created: %s", path, strerror(error));
