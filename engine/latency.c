@@ -77,13 +77,31 @@ bool qm_latency_get(struct qm_latency *l, enum qm_place place, double *begin_ns,
     return true;
 }
 
-unsigned qm_latency_bridge(struct qm_latency *l, enum qm_place place,
-                           uint32_t block_size)
+/* How many blocks that are not wanted may lie between two that are. */
+static double bridge(struct qm_latency *l, enum qm_place place, uint32_t block_size)
 {
-    double begin_ns, byte_ns, blocks;
+    double begin_ns, byte_ns;
 
     if (!qm_latency_get(l, place, &begin_ns, &byte_ns) || byte_ns <= 0)
         return 0;
-    blocks = begin_ns / 2 / (byte_ns * block_size);
-    return blocks < UINT16_MAX ? (unsigned)blocks : UINT16_MAX;
+    return begin_ns / 2 / (byte_ns * block_size);
+}
+
+unsigned qm_latency_run(struct qm_latency *l, enum qm_place place, uint32_t block_size,
+                        unsigned max, bool (*wanted)(const void *blocks, unsigned i),
+                        const void *blocks)
+{
+    double most = -1; /* between two; not asked for yet */
+    unsigned n = 1;
+
+    for (unsigned i = 1; i < max; i++) {
+        if (!wanted(blocks, i))
+            continue;
+        if (i > n && most < 0)
+            most = bridge(l, place, block_size);
+        if (i > n && i - n > most)
+            break;
+        n = i + 1;
+    }
+    return n;
 }

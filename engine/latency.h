@@ -7,9 +7,8 @@
  * under is what is measured: a device that many readers share has a larger a.
  *
  * It is for readahead: the bytes that are transferred in the time a, a / b, are where
- * half the time of a read is of use.  And for a request of whose blocks some in the
- * middle are cached: as long as they are few, to read them with the others takes less
- * time than another read.
+ * half the time of a read is of use.  And for requests that are cached in part: to read
+ * a few cached blocks with their neighbours takes less time than to read twice.
  *
  * One of these is kept for each place where blocks lie (enum qm_place).  Any thread
  * may call any of these.  A reader of the result may see it while it is renewed, and
@@ -50,10 +49,14 @@ void qm_latency_took(struct qm_latency *latency, enum qm_place place, uint64_t b
 bool qm_latency_get(struct qm_latency *latency, enum qm_place place, double *begin_ns,
                     double *byte_ns);
 
-/* How many blocks of block_size bytes between two that are wanted are read with them,
- * by one read, though they are not wanted: what takes half of the time in which a read
- * begins.  Half, as the device may have others to serve.  0: none, or not known. */
-unsigned qm_latency_bridge(struct qm_latency *latency, enum qm_place place,
-                           uint32_t block_size);
+/* Of at most max adjacent blocks, of which the first is wanted, and the i-th behind it
+ * if wanted(blocks, i): how many to read by one call.  The last is wanted, too.  Blocks
+ * between that are not wanted are read with the others where that takes less than half
+ * of the time in which a read begins; half, as the device may have others to serve.
+ * Where that time is not known, only adjacent ones that are wanted. */
+unsigned qm_latency_run(struct qm_latency *latency, enum qm_place place,
+                        uint32_t block_size, unsigned max,
+                        bool (*wanted)(const void *blocks, unsigned i),
+                        const void *blocks);
 
 #endif

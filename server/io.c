@@ -13,7 +13,6 @@
  * read; in the cache the rest of it is zeros.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,24 +249,16 @@ static bool is_ours(const struct piece *p)
     return p->fill || (p->past && p->count > 0);
 }
 
-/* Pieces of the run that begins with p, which is ours, of at most max: blocks that are
- * ours, and between these others, if to read so many with them takes less time than
- * another read.  The last is ours. */
+static bool is_wanted(const void *pieces, unsigned i)
+{
+    return is_ours((const struct piece *)pieces + i);
+}
+
+/* Pieces that are read by one call, of at most max from p on, which is ours. */
 static unsigned run_of(struct request *r, const struct piece *p, unsigned max)
 {
-    unsigned n = 1, bridge = UINT_MAX;
-
-    for (unsigned i = 1; i < max; i++) {
-        if (!is_ours(&p[i]))
-            continue;
-        if (i > n && bridge == UINT_MAX)
-            bridge = qm_latency_bridge(&r->s->latency, QM_PLACE_BACKEND,
-                                       r->s->config.block_size);
-        if (i - n > bridge)
-            break;
-        n = i + 1;
-    }
-    return n;
+    return qm_latency_run(&r->s->latency, QM_PLACE_BACKEND, r->s->config.block_size,
+                          max, is_wanted, p);
 }
 
 /* Of n pieces, how many from p on are ours. */

@@ -7,7 +7,6 @@
  * then are others waited for.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "sim/virtual-internal.h"
@@ -172,26 +171,20 @@ static void read_pieces(struct vt_reader *r, unsigned n)
     vt_device_read(&r->actor, false, r->pieces[r->at].block, n + r->more);
 }
 
-/* Pieces of the next run, which begins and ends with one that is the reader's to read:
- * as run_of() of server/io.c. */
+static bool is_wanted(const void *pieces, unsigned i)
+{
+    return is_its((const struct vt_piece *)pieces + i);
+}
+
+/* Pieces that are read by one call, from the next on, which is the reader's to read. */
 static unsigned run_of(const struct vt_reader *r)
 {
     const struct qm_virtual *v = r->actor.v;
-    const struct vt_piece *p = &r->pieces[r->at];
-    const unsigned left = r->n - r->at, max = left < v->run_most ? left : v->run_most;
-    unsigned n = 1, bridge = UINT_MAX;
+    const unsigned left = r->n - r->at;
 
-    for (unsigned i = 1; i < max; i++) {
-        if (!is_its(&p[i]))
-            continue;
-        if (i > n && bridge == UINT_MAX)
-            bridge = qm_latency_bridge(&v->sim->latency, QM_PLACE_BACKEND,
-                                       (uint32_t)v->sim->config.block_size);
-        if (i - n > bridge)
-            break;
-        n = i + 1;
-    }
-    return n;
+    return qm_latency_run(
+        &v->sim->latency, QM_PLACE_BACKEND, (uint32_t)v->sim->config.block_size,
+        left < v->run_most ? left : v->run_most, is_wanted, &r->pieces[r->at]);
 }
 
 /* Has the next run of pieces read.  False: there is none. */

@@ -66,23 +66,58 @@ TEST_WITH(test_one_size, make, unmake)
     assert_true(begin > 299 * US && begin < 301 * US);
 }
 
-/* What is read over takes half as long as a read takes to begin. */
-TEST_WITH(test_bridge, make, unmake)
+static bool is_last(const void *last, unsigned i)
 {
-    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 16 * KIB), 0);
+    return i == *(const unsigned *)last;
+}
+
+/* The longest gap between two blocks that are read by one call. */
+static unsigned gap(enum qm_place place, uint32_t block_size)
+{
+    unsigned last = 1;
+
+    while (last < 100 && qm_latency_run(&latency, place, block_size, last + 1, is_last,
+                                        &last) == last + 1)
+        last++;
+    return last - 2;
+}
+
+/* A gap takes at most half of the time in which a read begins. */
+TEST_WITH(test_gap, make, unmake)
+{
+    assert_int_equal(gap(QM_PLACE_BACKEND, 16 * KIB), 0); /* nothing is known */
     for (unsigned i = 0; i < 100; i++)
         qm_latency_took(&latency, QM_PLACE_BACKEND, 16 * KIB, 300 * US);
-    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 16 * KIB), 0);
+    assert_int_equal(gap(QM_PLACE_BACKEND, 16 * KIB), 0); /* nor of the rate */
     for (unsigned i = 0; i < 2000; i++) /* 1100 us, and 100 us a block */
         qm_latency_took(&latency, QM_PLACE_BACKEND, (i % 8 + 1) * 16 * KIB,
                         (1100 + (i % 8 + 1) * 100) * US);
-    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 16 * KIB), 5);
-    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 64 * KIB), 1);
-    assert_int_equal(qm_latency_bridge(&latency, QM_PLACE_TIER, 16 * KIB), 0);
-    for (unsigned i = 0; i < 2000; i++) /* hardly more for a larger one */
+    assert_int_equal(gap(QM_PLACE_BACKEND, 16 * KIB), 5);
+    assert_int_equal(gap(QM_PLACE_BACKEND, 64 * KIB), 1);
+    assert_int_equal(gap(QM_PLACE_TIER, 16 * KIB), 0);
+}
+
+static bool is_in(const void *wanted, unsigned i)
+{
+    return *(const unsigned *)wanted >> i & 1;
+}
+
+/* Each gap counts for itself; a run ends with a block that is wanted. */
+TEST_WITH(test_runs, make, unmake)
+{
+    static const struct {
+        unsigned wanted, max, run; /* wanted: a bit for each block */
+    } cases[] = {{0x1, 1, 1},   {0x1, 9, 1},   {0x7, 9, 3},    {0x7, 2, 2},
+                 {0x75, 9, 7},  {0x75, 4, 3},  {0x249, 12, 1}, {0x25, 12, 3},
+                 {0xa5, 12, 3}, {0x155, 12, 9}};
+
+    for (unsigned i = 0; i < 400; i++) /* a gap of one block, not of two */
         qm_latency_took(&latency, QM_PLACE_BACKEND, (i % 8 + 1) * 16 * KIB,
-                        UINT64_C(1000000000) * US + i % 8 * 2);
-    assert_true(qm_latency_bridge(&latency, QM_PLACE_BACKEND, 512) <= UINT16_MAX);
+                        (300 + (i % 8 + 1) * 100) * US);
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(qm_latency_run(&latency, QM_PLACE_BACKEND, 16 * KIB,
+                                        cases[i].max, is_in, &cases[i].wanted),
+                         cases[i].run);
 }
 
 /* Neither part is below zero, whatever comes. */

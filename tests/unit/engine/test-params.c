@@ -18,7 +18,7 @@ TEST(test_prefetch_on)
     assert_false(qm_params_read_prefetch_on("hit", &on));
 }
 
-/* A request looks up so many blocks at a time that it does not drive out its own. */
+/* At most a quarter of the cache, and half of what prefetches leave of it. */
 TEST(test_batch)
 {
     assert_int_equal(qm_params_batch(4000, 0), QM_BATCH_MAX);
