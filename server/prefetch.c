@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,7 +32,10 @@ enum worker_state { WORKER_NONE, WORKER_BEGINS, WORKER_RUNS, WORKER_HAS_ENDED };
 struct worker {
     struct qms_prefetch *prefetch;
     enum worker_state state;
-    pthread_t thread; /* to be joined, unless there is none */
+    pthread_t thread;          /* to be joined, unless there is none */
+    struct cds_list_head idle; /* among those that wait */
+    bool called; /* taken out of these since it waited last, and `wake` posted for it */
+    sem_t wake;
 };
 
 struct qms_prefetch {
@@ -43,11 +47,11 @@ struct qms_prefetch {
     _Atomic int room;
     _Atomic int limit;    /* jobs that may wait; ahead.limit, readable without lock */
     pthread_mutex_t lock; /* of all that follows; taken before the cache's */
-    pthread_cond_t wake;
     bool stop;
     struct qm_ahead ahead;
-    unsigned alive;    /* threads */
-    unsigned idle;     /* of these, those that wait */
+    struct cds_list_head idle; /* threads that wait, the last one first */
+    unsigned alive;            /* threads */
+    unsigned called;   /* of these, those that are to look for jobs, and have not yet */
     unsigned busy;     /* prefetches in flight */
     unsigned most;     /* of these, ever */
     unsigned lanes;    /* that the layer below takes, as it said last */
@@ -157,8 +161,7 @@ static struct qm_ahead_job *make_job(struct qms_prefetch *p, uint64_t block,
 
 /* Who is to read what waits: a thread that is idle, or a new one. */
 struct call {
-    bool idle;
-    struct worker *new;
+    struct worker *idle, *new; /* at most one of them */
 };
 
 static struct call another(struct qms_prefetch *p);
@@ -417,18 +420,47 @@ static bool any_waits(const struct qms_prefetch *p)
     return p->ahead.queue.busy_count > 0;
 }
 
-/* If something waits that may be sent now: whom to call for that, which calls another
- * one in turn.  The lock is held, and make() is for without it: a thread that is woken
- * meanwhile would wait for it, and be woken twice. */
+/* w waits no more; its `wake` is to be posted.  The lock is held. */
+static void call_idle(struct qms_prefetch *p, struct worker *w)
+{
+    cds_list_del(&w->idle);
+    w->called = true;
+    p->called++;
+}
+
+/* w is to be started.  The lock is held. */
+static void begin(struct qms_prefetch *p, struct worker *w)
+{
+    w->state = WORKER_BEGINS;
+    p->alive++;
+    p->called++;
+}
+
+/* Whether there are as many threads on their way as jobs, or as may send one.  Each
+ * calls another one in turn when it has taken its own. */
+static bool will_do(struct qms_prefetch *p)
+{
+    return p->called > 0 &&
+           (p->called >= waiting(p) || p->busy + p->called >= allowed(p));
+}
+
+/* If something waits that may be sent now, and those who are on their way will not do:
+ * whom to call for that.  The lock is held, and make() is for without it: a thread that
+ * is woken meanwhile would wait for it, and be woken twice. */
 static struct call another(struct qms_prefetch *p)
 {
-    const struct call none = {false, NULL};
+    const struct call none = {NULL, NULL};
+    const bool idle = !cds_list_empty(&p->idle);
 
-    if (p->stop || !any_waits(p) || (p->idle == 0 && !p->config.follows) ||
+    if (p->stop || !any_waits(p) || will_do(p) || (!idle && !p->config.follows) ||
         !may_send(p)) /* which makes each demand that ends come here */
         return none;
-    if (p->idle > 0)
-        return (struct call){true, NULL};
+    if (idle) { /* the last one, so that those which are not needed end */
+        struct worker *w = cds_list_first_entry(&p->idle, struct worker, idle);
+
+        call_idle(p, w);
+        return (struct call){w, NULL};
+    }
     if (p->alive >= p->config.threads || p->alive >= allowed(p) ||
         p->alive >= within_lanes(p, p->alive + 1) || qms_now() < p->next)
         return none;
@@ -439,9 +471,8 @@ static struct call another(struct qms_prefetch *p)
             continue;
         if (w->state == WORKER_HAS_ENDED) /* it does nothing more but return */
             pthread_join(w->thread, NULL);
-        w->state = WORKER_BEGINS;
-        p->alive++;
-        return (struct call){false, w};
+        begin(p, w);
+        return (struct call){NULL, w};
     }
     return none;
 }
@@ -451,6 +482,7 @@ static void *worker_thread(void *opaque);
 /* Returns 0 or an errno value. */
 static int start(struct qms_prefetch *p, struct worker *w)
 {
+    struct call call = {NULL, NULL};
     pthread_attr_t attr;
     sigset_t all, before;
     int error;
@@ -469,9 +501,13 @@ static int start(struct qms_prefetch *p, struct worker *w)
     if (error != 0) {
         w->state = WORKER_NONE;
         p->alive--;
+        p->called--;
         p->next = qms_now() + AGAIN_NS;
+        call = another(p); /* one may have gone idle, as this one was on its way */
     }
     pthread_mutex_unlock(&p->lock);
+    if (call.idle)
+        sem_post(&call.idle->wake);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return error;
@@ -480,28 +516,46 @@ static int start(struct qms_prefetch *p, struct worker *w)
 static void make(struct qms_prefetch *p, struct call call)
 {
     if (call.idle)
-        pthread_cond_signal(&p->wake);
+        sem_post(&call.idle->wake);
     if (call.new)
         (void)start(p, call.new);
 }
 
-/* Waits for something to do; the lock is held.  False: there was nothing for long, and
- * the thread is to end. */
-static bool await(struct qms_prefetch *p)
+/* Waits until w's `wake` is posted: 0; or, if threads are made as needed, for long: -1.
+ */
+static int await_call(struct qms_prefetch *p, struct worker *w)
 {
     struct timespec until;
-    int error = 0;
+    int r;
 
-    p->idle++;
-    if (p->config.follows) {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += IDLE_SECONDS;
-        error = pthread_cond_timedwait(&p->wake, &p->lock, &until);
-    } else {
-        pthread_cond_wait(&p->wake, &p->lock);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += IDLE_SECONDS;
+    do
+        r = p->config.follows ? sem_clockwait(&w->wake, CLOCK_MONOTONIC, &until)
+                              : sem_wait(&w->wake);
+    while (r == -1 && errno == EINTR);
+    return r;
+}
+
+/* Waits for something to do; the lock is held.  False: there was nothing for long, and
+ * the thread is to end. */
+static bool await(struct qms_prefetch *p, struct worker *w)
+{
+    int r;
+
+    w->called = false;
+    cds_list_add(&w->idle, &p->idle);
+    do { /* who called it while its patience ended is about to post */
+        pthread_mutex_unlock(&p->lock);
+        r = await_call(p, w);
+        pthread_mutex_lock(&p->lock);
+    } while (r == -1 && w->called);
+    if (!w->called) {
+        cds_list_del(&w->idle);
+        return p->stop || any_waits(p) || p->alive == 1;
     }
-    p->idle--;
-    return error == 0 || p->stop || any_waits(p) || p->alive == 1;
+    p->called--;
+    return true;
 }
 
 static unsigned take_lane(struct qms_prefetch *p)
@@ -546,10 +600,11 @@ static void *worker_thread(void *opaque)
     /* Where that is not allowed, they are read like all others. */
     (void)qms_priority_lower(p->config.priority);
     pthread_mutex_lock(&p->lock);
+    p->called--;
     while (!p->stop) {
         n = any_waits(p) && may_send(p) ? qm_ahead_run(&p->ahead, jobs) : 0;
         if (n == 0) {
-            if (!await(p))
+            if (!await(p, worker))
                 break;
             continue;
         }
@@ -595,16 +650,6 @@ void qms_prefetch_get_stats(struct qms_prefetch *p, struct qms_prefetch_stats *s
     pthread_mutex_unlock(&p->lock);
 }
 
-static void init_wake(pthread_cond_t *wake)
-{
-    pthread_condattr_t monotonic;
-
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config)
 {
     const unsigned queue = config->queue ? config->queue : QM_INFLIGHT_QUEUE_MOST;
@@ -628,12 +673,15 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
     atomic_init(&p->room, (int)queue);
     atomic_init(&p->limit, (int)queue);
     pthread_mutex_init(&p->lock, NULL);
-    init_wake(&p->wake);
-    for (unsigned i = 0; i < config->threads; i++)
+    CDS_INIT_LIST_HEAD(&p->idle);
+    for (unsigned i = 0; i < config->threads; i++) {
         p->workers[i].prefetch = p;
+        sem_init(&p->workers[i].wake, 0, 0);
+    }
     for (unsigned i = 0; i < first; i++) {
-        p->workers[i].state = WORKER_BEGINS;
-        p->alive++;
+        pthread_mutex_lock(&p->lock); /* those before it run */
+        begin(p, &p->workers[i]);
+        pthread_mutex_unlock(&p->lock);
         if (start(p, &p->workers[i]) != 0) {
             qms_prefetch_stop(p);
             return NULL;
@@ -657,10 +705,15 @@ void qms_prefetch_grow(struct qms_prefetch *p, uint64_t size)
 void qms_prefetch_stop(struct qms_prefetch *p)
 {
     struct qm_ahead_job *job;
+    struct worker *w, *next;
 
     pthread_mutex_lock(&p->lock);
     p->stop = true;
-    pthread_cond_broadcast(&p->wake);
+    cds_list_for_each_entry_safe(w, next, &p->idle, idle)
+    {
+        call_idle(p, w);
+        sem_post(&w->wake);
+    }
     pthread_mutex_unlock(&p->lock);
     /* No thread is started any more: those that issue have gone, and a thread that does
      * has not ended. */
@@ -685,7 +738,8 @@ void qms_prefetch_stop(struct qms_prefetch *p)
         qm_cache_fail(p->config.cache, job->fill);
         free(job);
     }
-    pthread_cond_destroy(&p->wake);
+    for (unsigned i = 0; i < p->config.threads; i++)
+        sem_destroy(&p->workers[i].wake);
     pthread_mutex_destroy(&p->lock);
     qm_ahead_destroy(&p->ahead);
     free(p->taken);
