@@ -11,6 +11,7 @@
  * A thread that comes late does not delay the model: later requests began at the time
  * at which they should have.  By how much replies were late is part of the statistics.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -237,11 +238,44 @@ static int begin(struct waiter *waiter, const struct handle *handle, bool write,
     return -1;
 }
 
+static struct timespec time_of(int64_t due)
+{
+    return (struct timespec){
+        .tv_sec = (due + epoch) / 1000000000,
+        .tv_nsec = (due + epoch) % 1000000000,
+    };
+}
+
+/* Waits until `due`; without the lock, which waiting for `wake` would take once more
+ * and give back by a system call.  For a request of one part, whose next event comes
+ * neither sooner than it was said to, nor does it take somebody else's thread. */
+static void sleep_until(int64_t due)
+{
+    const struct timespec ts = time_of(due);
+
+    pthread_mutex_unlock(&lock);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+        continue;
+    pthread_mutex_lock(&lock);
+}
+
+/* The lock is held.  Waits until `due`, or until that has changed. */
+static void wait_until(struct waiter *waiter, int64_t due)
+{
+    struct timespec ts;
+
+    if (due == QM_DEVICE_NEVER) {
+        pthread_cond_wait(&waiter->wake, &lock);
+        return;
+    }
+    ts = time_of(due);
+    pthread_cond_timedwait(&waiter->wake, &lock, &ts);
+}
+
 /* Waits until it ends. */
 static void end(struct waiter *waiter)
 {
     struct qm_device_request *request = waiter->request;
-    struct timespec ts;
     int64_t due, time;
 
     if (!request)
@@ -253,13 +287,10 @@ static void end(struct waiter *waiter)
         due = qm_device_due(request);
         if (request->pending == 0 && due <= time)
             break;
-        if (due == QM_DEVICE_NEVER) {
-            pthread_cond_wait(&waiter->wake, &lock);
-            continue;
-        }
-        ts.tv_sec = (due + epoch) / 1000000000;
-        ts.tv_nsec = (due + epoch) % 1000000000;
-        pthread_cond_timedwait(&waiter->wake, &lock, &ts);
+        if (request->count == 1 && due != QM_DEVICE_NEVER)
+            sleep_until(due);
+        else
+            wait_until(waiter, due);
     }
     qm_histogram_add(&late, (uint64_t)(time - request->done));
     pthread_mutex_unlock(&lock);
