@@ -180,6 +180,9 @@ static struct pool *make(void)
     config.cache = p->cache;
     config.stats = p->stats;
     config.admission = &p->admission;
+    atomic_store(&refuse, true); /* without any thread it does not start */
+    assert_null(qms_prefetch_start(&config));
+    atomic_store(&refuse, false);
     p->prefetch = qms_prefetch_start(&config);
     assert_non_null(p->prefetch);
     pthread_mutex_lock(&p->gate);
@@ -215,6 +218,14 @@ static unsigned threads(struct pool *p)
     return stats.threads;
 }
 
+/* The others' patience ends. */
+static void leave_one(struct pool *p)
+{
+    atomic_store(&impatient, true);
+    WAIT_UNTIL(threads(p) == 1);
+    atomic_store(&impatient, false);
+}
+
 FIXTURE(pool, make(), undo(it))
 
 /* A thread for each job, at once; but not one more where those on their way will do. */
@@ -246,9 +257,7 @@ TEST_ON(test_a_call_for_each_job, pool, struct pool *p)
 /* Threads that nobody called for long end, but for one; others are made when needed. */
 TEST_ON(test_patience_ends, pool, struct pool *p)
 {
-    atomic_store(&impatient, true);
-    WAIT_UNTIL(threads(p) == 1);
-    atomic_store(&impatient, false);
+    leave_one(p);
     pthread_mutex_lock(&p->gate);
     for (unsigned i = 0; i < THREADS; i++)
         issue(p, 10 + 2 * i);
@@ -317,9 +326,7 @@ TEST_ON(test_a_call_for_each_in_flight, pool, struct pool *p)
 /* A thread that could not be made is not waited for. */
 TEST_ON(test_no_thread_can_be_made, pool, struct pool *p)
 {
-    atomic_store(&impatient, true);
-    WAIT_UNTIL(threads(p) == 1);
-    atomic_store(&impatient, false);
+    leave_one(p);
     atomic_store(&refuse, true);
     pthread_mutex_lock(&p->gate);
     issue(p, 10);
@@ -337,9 +344,7 @@ TEST_ON(test_no_thread_can_be_made, pool, struct pool *p)
  * become idle. */
 TEST_ON(test_a_job_before_none_can_be_made, pool, struct pool *p)
 {
-    atomic_store(&impatient, true);
-    WAIT_UNTIL(threads(p) == 1);
-    atomic_store(&impatient, false);
+    leave_one(p);
     pthread_mutex_lock(&p->gate);
     issue(p, 10);
     WAIT_UNTIL(p->begun == THREADS + 1);
