@@ -1,42 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* prefetch.c - threads that read what waits in a queue (engine/ahead.h).
+/* prefetch.c - a queue of prefetches (engine/ahead.h), and how they are read.
  *
  * `room` counts jobs that are queued or about to be: it is taken before the block
  * enters the cache, so that a full queue changes nothing there.
  */
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <urcu/list.h>
 
 #include "engine/ahead.h"
 #include "server/prefetch.h"
 #include "server/tier.h"
-
-/* Threads that are made as needed end when they have had nothing to do for so long; and
- * after one could not be made, the next is tried so much later. */
-#define IDLE_SECONDS 5
-#define AGAIN_NS     (UINT64_C(1) * 1000000000)
-
-/* What a plugin below may need; of addresses. */
-#define STACK (UINT64_C(2) << 20)
-
-enum worker_state { WORKER_NONE, WORKER_BEGINS, WORKER_RUNS, WORKER_HAS_ENDED };
-
-struct worker {
-    struct qms_prefetch *prefetch;
-    enum worker_state state;
-    pthread_t thread;          /* to be joined, unless there is none */
-    struct cds_list_head idle; /* among those that wait */
-    bool called; /* taken out of these since it waited last, and `wake` posted for it */
-    sem_t wake;
-};
+#include "server/workers.h"
 
 struct qms_prefetch {
     struct qms_prefetch_config config;
@@ -46,19 +24,9 @@ struct qms_prefetch {
     _Atomic uint64_t size;
     _Atomic int room;
     _Atomic int limit;    /* jobs that may wait; ahead.limit, readable without lock */
-    pthread_mutex_t lock; /* of all that follows; taken before the cache's */
-    bool stop;
+    pthread_mutex_t lock; /* of the queue and the workers; taken before the cache's */
     struct qm_ahead ahead;
-    struct cds_list_head idle; /* threads that wait, the last one first */
-    unsigned alive;            /* threads */
-    unsigned called;   /* of these, those that are to look for jobs, and have not yet */
-    unsigned busy;     /* prefetches in flight */
-    unsigned most;     /* of these, ever */
-    unsigned lanes;    /* that the layer below takes, as it said last */
-    uint64_t next;     /* ns: no thread is made before */
-    _Atomic bool held; /* prefetches wait for fewer reads to be in flight */
-    bool *taken;       /* by lane: a read is in flight there */
-    struct worker workers[];
+    struct qms_workers *workers;
 };
 
 /* A job has been taken out of the queue, or has not entered it. */
@@ -68,8 +36,9 @@ static void give_room(struct qms_prefetch *p, unsigned jobs)
 }
 
 /* How many jobs wait for a worker, but for a moment. */
-static unsigned waiting(struct qms_prefetch *p)
+static unsigned waiting(void *opaque)
 {
+    struct qms_prefetch *p = opaque;
     int n = atomic_load_explicit(&p->limit, memory_order_relaxed) -
             atomic_load_explicit(&p->room, memory_order_relaxed);
 
@@ -159,20 +128,12 @@ static struct qm_ahead_job *make_job(struct qms_prefetch *p, uint64_t block,
     return job;
 }
 
-/* Who is to read what waits: a thread that is idle, or a new one. */
-struct call {
-    struct worker *idle, *new; /* at most one of them */
-};
-
-static struct call another(struct qms_prefetch *p);
-static void make(struct qms_prefetch *p, struct call call);
-
 unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t count,
                             unsigned client, uint32_t issuer)
 {
     struct qm_ahead_job *made = NULL, **last = &made, *in_vain = NULL, *job;
     unsigned issued = 0;
-    struct call call;
+    struct qms_call call;
 
     for (; count > 0; block++, count--) {
         job = make_job(p, block, client, issuer, issued % QM_AHEAD_UNIT == 0);
@@ -195,9 +156,9 @@ unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t cou
             in_vain = job;
         }
     }
-    call = another(p);
+    call = qms_workers_call(p->workers);
     pthread_mutex_unlock(&p->lock);
-    make(p, call);
+    qms_workers_make(p->workers, call);
     while ((job = in_vain)) {
         in_vain = job->next;
         give_room(p, job->counts);
@@ -381,8 +342,9 @@ static void work(struct qms_prefetch *p, unsigned worker, char *buf,
 }
 
 /* How many prefetches may be in flight.  The lock is held. */
-static unsigned allowed(struct qms_prefetch *p)
+static unsigned allowed(void *opaque)
 {
+    struct qms_prefetch *p = opaque;
     struct qm_admission *a = atomic_load(&p->admission);
     unsigned n = p->config.threads;
 
@@ -394,186 +356,39 @@ static unsigned allowed(struct qms_prefetch *p)
     return n;
 }
 
-/* As many of n as the layer below takes, which opens what it needs for n. */
-static unsigned within_lanes(struct qms_prefetch *p, unsigned n)
+/* A job waits because no more reads may be in flight. */
+static void note_held(void *opaque)
 {
-    if (p->config.lanes && n > p->lanes)
-        p->lanes = p->config.lanes(p->config.opaque, n);
-    return p->config.lanes && n > p->lanes ? p->lanes : n;
-}
-
-/* Whether one more may be in flight; takes note if not.  The lock is held. */
-static bool may_send(struct qms_prefetch *p)
-{
+    struct qms_prefetch *p = opaque;
     struct qm_admission *a = atomic_load(&p->admission);
 
-    if (p->busy < allowed(p) && p->busy < within_lanes(p, p->busy + 1))
-        return true;
-    atomic_store(&p->held, true);
     if (a)
         qm_inflight_waits(&a->inflight);
-    return false;
 }
 
-static bool any_waits(const struct qms_prefetch *p)
+/* The lock is held. */
+static bool any(void *opaque)
 {
+    struct qms_prefetch *p = opaque;
+
     return p->ahead.queue.busy_count > 0;
 }
 
-/* w waits no more; its `wake` is to be posted.  The lock is held. */
-static void call_idle(struct qms_prefetch *p, struct worker *w)
+/* Takes the next run of jobs.  The lock is held. */
+static unsigned take_run(void *opaque, struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX])
 {
-    cds_list_del(&w->idle);
-    w->called = true;
-    p->called++;
-}
+    struct qms_prefetch *p = opaque;
+    unsigned n = qm_ahead_run(&p->ahead, jobs);
 
-/* w is to be started.  The lock is held. */
-static void begin(struct qms_prefetch *p, struct worker *w)
-{
-    w->state = WORKER_BEGINS;
-    p->alive++;
-    p->called++;
-}
-
-/* Whether there are as many threads on their way as jobs, or as may send one.  Each
- * calls another one in turn when it has taken its own. */
-static bool will_do(struct qms_prefetch *p)
-{
-    return p->called > 0 &&
-           (p->called >= waiting(p) || p->busy + p->called >= allowed(p));
-}
-
-/* If something waits that may be sent now, and those who are on their way will not do:
- * whom to call for that.  The lock is held, and make() is for without it: a thread that
- * is woken meanwhile would wait for it, and be woken twice. */
-static struct call another(struct qms_prefetch *p)
-{
-    const struct call none = {NULL, NULL};
-    const bool idle = !cds_list_empty(&p->idle);
-
-    if (p->stop || !any_waits(p) || will_do(p) || (!idle && !p->config.follows) ||
-        !may_send(p)) /* which makes each demand that ends come here */
-        return none;
-    if (idle) { /* the last one, so that those which are not needed end */
-        struct worker *w = cds_list_first_entry(&p->idle, struct worker, idle);
-
-        call_idle(p, w);
-        return (struct call){w, NULL};
-    }
-    if (p->alive >= p->config.threads || p->alive >= allowed(p) ||
-        p->alive >= within_lanes(p, p->alive + 1) || qms_now() < p->next)
-        return none;
-    for (unsigned i = 0; i < p->config.threads; i++) {
-        struct worker *w = &p->workers[i];
-
-        if (w->state == WORKER_BEGINS || w->state == WORKER_RUNS)
-            continue;
-        if (w->state == WORKER_HAS_ENDED) /* it does nothing more but return */
-            pthread_join(w->thread, NULL);
-        begin(p, w);
-        return (struct call){NULL, w};
-    }
-    return none;
-}
-
-static void *worker_thread(void *opaque);
-
-/* Returns 0 or an errno value. */
-static int start(struct qms_prefetch *p, struct worker *w)
-{
-    struct call call = {NULL, NULL};
-    pthread_attr_t attr;
-    sigset_t all, before;
-    int error;
-
-    pthread_attr_init(&attr);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    if (p->config.follows)
-        (void)pthread_attr_setstacksize(&attr, STACK);
-#endif
-    sigfillset(&all); /* signals are for nbdkit's own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* The lock, so that the stopping thread knows this one. */
-    pthread_mutex_lock(&p->lock);
-    error = p->stop ? ECANCELED : pthread_create(&w->thread, &attr, worker_thread, w);
-    w->state = WORKER_RUNS;
-    if (error != 0) {
-        w->state = WORKER_NONE;
-        p->alive--;
-        p->called--;
-        p->next = qms_now() + AGAIN_NS;
-        call = another(p); /* one may have gone idle, as this one was on its way */
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (call.idle)
-        sem_post(&call.idle->wake);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return error;
-}
-
-static void make(struct qms_prefetch *p, struct call call)
-{
-    if (call.idle)
-        sem_post(&call.idle->wake);
-    if (call.new)
-        (void)start(p, call.new);
-}
-
-/* Waits until w's `wake` is posted: 0; or, if threads are made as needed, for long: -1.
- */
-static int await_call(struct qms_prefetch *p, struct worker *w)
-{
-    struct timespec until;
-    int r;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += IDLE_SECONDS;
-    do
-        r = p->config.follows ? sem_clockwait(&w->wake, CLOCK_MONOTONIC, &until)
-                              : sem_wait(&w->wake);
-    while (r == -1 && errno == EINTR);
-    return r;
-}
-
-/* Waits for something to do; the lock is held.  False: there was nothing for long, and
- * the thread is to end. */
-static bool await(struct qms_prefetch *p, struct worker *w)
-{
-    int r;
-
-    w->called = false;
-    cds_list_add(&w->idle, &p->idle);
-    do { /* who called it while its patience ended is about to post */
-        pthread_mutex_unlock(&p->lock);
-        r = await_call(p, w);
-        pthread_mutex_lock(&p->lock);
-    } while (r == -1 && w->called);
-    if (!w->called) {
-        cds_list_del(&w->idle);
-        return p->stop || any_waits(p) || p->alive == 1;
-    }
-    p->called--;
-    return true;
-}
-
-static unsigned take_lane(struct qms_prefetch *p)
-{
-    unsigned lane = 0;
-
-    while (p->taken[lane])
-        lane++;
-    p->taken[lane] = true;
-    if (++p->busy > p->most)
-        p->most = p->busy;
-    return lane;
+    give_room(p, qm_ahead_counts(jobs, n));
+    return n;
 }
 
 /* Reads n jobs. */
-static void carry_out(struct qms_prefetch *p, unsigned lane, struct qm_ahead_job **jobs,
+static void carry_out(void *opaque, unsigned lane, struct qm_ahead_job **jobs,
                       unsigned n)
 {
+    struct qms_prefetch *p = opaque;
     char *buf =
         aligned_alloc(4096, ((size_t)n * p->config.block_size + 4095) & ~(size_t)4095);
 
@@ -589,82 +404,56 @@ static void carry_out(struct qms_prefetch *p, unsigned lane, struct qm_ahead_job
     free(buf);
 }
 
-static void *worker_thread(void *opaque)
-{
-    struct worker *worker = opaque;
-    struct qms_prefetch *p = worker->prefetch;
-    struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
-    unsigned n, lane;
-    struct call call;
-
-    /* Where that is not allowed, they are read like all others. */
-    (void)qms_priority_lower(p->config.priority);
-    pthread_mutex_lock(&p->lock);
-    p->called--;
-    while (!p->stop) {
-        n = any_waits(p) && may_send(p) ? qm_ahead_run(&p->ahead, jobs) : 0;
-        if (n == 0) {
-            if (!await(p, worker))
-                break;
-            continue;
-        }
-        give_room(p, qm_ahead_counts(jobs, n));
-        lane = take_lane(p);
-        call = another(p);
-        pthread_mutex_unlock(&p->lock);
-        make(p, call);
-        carry_out(p, lane, jobs, n);
-        pthread_mutex_lock(&p->lock);
-        p->taken[lane] = false;
-        p->busy--;
-    }
-    worker->state = WORKER_HAS_ENDED;
-    p->alive--;
-    pthread_mutex_unlock(&p->lock);
-    return NULL;
-}
-
 void qms_prefetch_kick(struct qms_prefetch *p)
 {
-    struct call call;
-
-    if (!atomic_load_explicit(&p->held, memory_order_relaxed))
-        return;
-    pthread_mutex_lock(&p->lock);
-    atomic_store(&p->held, false);
-    call = another(p);
-    pthread_mutex_unlock(&p->lock);
-    make(p, call);
+    qms_workers_kick(p->workers);
 }
 
 void qms_prefetch_get_stats(struct qms_prefetch *p, struct qms_prefetch_stats *stats)
 {
+    struct qms_workers_stats workers;
+
     pthread_mutex_lock(&p->lock);
+    workers = qms_workers_get_stats(p->workers);
     *stats = (struct qms_prefetch_stats){
-        .threads = p->alive,
-        .busy = p->busy,
-        .most = p->most,
+        .threads = workers.threads,
+        .busy = workers.busy,
+        .most = workers.most,
         .allowed = allowed(p),
         .queue = limit_now(p),
     };
     pthread_mutex_unlock(&p->lock);
 }
 
+static struct qms_workers *start_workers(struct qms_prefetch *p)
+{
+    return qms_workers_start(&(struct qms_workers_config){
+        .threads = p->config.threads,
+        .follows = p->config.follows,
+        .priority = p->config.priority,
+        .lock = &p->lock,
+        .owner = p,
+        .waiting = waiting,
+        .any = any,
+        .allowed = allowed,
+        .held = note_held,
+        .lanes = p->config.lanes,
+        .opaque = p->config.opaque,
+        .take = take_run,
+        .carry_out = carry_out,
+    });
+}
+
 struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config)
 {
     const unsigned queue = config->queue ? config->queue : QM_INFLIGHT_QUEUE_MOST;
-    const unsigned first = config->follows ? 1 : config->threads;
-    struct qms_prefetch *p =
-        calloc(1, sizeof *p + config->threads * sizeof p->workers[0]);
+    struct qms_prefetch *p = calloc(1, sizeof *p);
 
     if (!p)
         return NULL;
     p->config = *config;
-    p->taken = calloc(config->threads, sizeof p->taken[0]);
-    if (!p->taken ||
-        qm_ahead_init(&p->ahead, queue,
+    if (qm_ahead_init(&p->ahead, queue,
                       qm_ahead_join(config->max_bytes, config->block_size)) != 0) {
-        free(p->taken);
         free(p);
         return NULL;
     }
@@ -673,19 +462,10 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
     atomic_init(&p->room, (int)queue);
     atomic_init(&p->limit, (int)queue);
     pthread_mutex_init(&p->lock, NULL);
-    CDS_INIT_LIST_HEAD(&p->idle);
-    for (unsigned i = 0; i < config->threads; i++) {
-        p->workers[i].prefetch = p;
-        sem_init(&p->workers[i].wake, 0, 0);
-    }
-    for (unsigned i = 0; i < first; i++) {
-        pthread_mutex_lock(&p->lock); /* those before it run */
-        begin(p, &p->workers[i]);
-        pthread_mutex_unlock(&p->lock);
-        if (start(p, &p->workers[i]) != 0) {
-            qms_prefetch_stop(p);
-            return NULL;
-        }
+    p->workers = start_workers(p);
+    if (!p->workers) {
+        qms_prefetch_stop(p);
+        return NULL;
     }
     return p;
 }
@@ -705,43 +485,13 @@ void qms_prefetch_grow(struct qms_prefetch *p, uint64_t size)
 void qms_prefetch_stop(struct qms_prefetch *p)
 {
     struct qm_ahead_job *job;
-    struct worker *w, *next;
 
-    pthread_mutex_lock(&p->lock);
-    p->stop = true;
-    cds_list_for_each_entry_safe(w, next, &p->idle, idle)
-    {
-        call_idle(p, w);
-        sem_post(&w->wake);
-    }
-    pthread_mutex_unlock(&p->lock);
-    /* No thread is started any more: those that issue have gone, and a thread that does
-     * has not ended. */
-    for (bool again = true; again;) {
-        again = false;
-        for (unsigned i = 0; i < p->config.threads; i++) {
-            enum worker_state state;
-
-            pthread_mutex_lock(&p->lock);
-            state = p->workers[i].state;
-            pthread_mutex_unlock(&p->lock);
-            if (state == WORKER_NONE)
-                continue;
-            again = true;
-            if (state == WORKER_BEGINS) /* of a thread that is joined here, too */
-                continue;
-            pthread_join(p->workers[i].thread, NULL);
-            p->workers[i].state = WORKER_NONE;
-        }
-    }
+    qms_workers_stop(p->workers);
     while ((job = qm_ahead_drain(&p->ahead))) {
         qm_cache_fail(p->config.cache, job->fill);
         free(job);
     }
-    for (unsigned i = 0; i < p->config.threads; i++)
-        sem_destroy(&p->workers[i].wake);
     pthread_mutex_destroy(&p->lock);
     qm_ahead_destroy(&p->ahead);
-    free(p->taken);
     free(p);
 }
