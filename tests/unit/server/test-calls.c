@@ -354,3 +354,23 @@ TEST_ON(test_a_job_before_none_can_be_made, pool, struct pool *p)
     assert_null(meanwhile);
     demand(p, 30);
 }
+
+/* One that waits because of how many are in flight says so, which may raise that
+ * number; and then a demand that ends sends it. */
+TEST_ON(test_held_back, pool, struct pool *p)
+{
+    atomic_store(&p->admission.inflight.aim, 2);
+    pthread_mutex_lock(&p->gate);
+    issue(p, 10);
+    issue(p, 20);
+    WAIT_UNTIL(p->begun == THREADS + 2);
+    atomic_store(&p->admission.inflight.waited, false);
+    issue(p, 30);
+    assert_true(atomic_load(&p->admission.inflight.waited));
+    atomic_store(&p->admission.inflight.aim, THREADS);
+    qms_prefetch_kick(p->prefetch);
+    WAIT_UNTIL(p->begun == THREADS + 3);
+    pthread_mutex_unlock(&p->gate);
+    for (uint64_t b = 10; b <= 30; b += 10)
+        demand(p, b);
+}
