@@ -102,12 +102,17 @@ double qm_memory_price(const struct qm_memory *m)
     return cost < PRICE_MOST ? cost : PRICE_MOST;
 }
 
+double qm_memory_places(const struct qm_memory_counts *c, double part)
+{
+    return c->gain > 0 ? c->gain * QM_CACHE_GAIN_PART * part : 0;
+}
+
 bool qm_memory_is_dear(const struct qm_memory *m, const struct qm_memory_counts *c,
                        uint64_t blocks, double times)
 {
     const double held = m->watching ? c->held : m->held / m->ticks;
     const double taken = held + (double)c->rules_bytes / m->config.block_size;
-    const double places = c->gain * QM_CACHE_GAIN_PART * taken / (double)blocks;
+    const double places = qm_memory_places(c, taken / (double)blocks);
     const double reads = (double)c->wasted * m->price / m->ticks;
 
     return times * c->saved < places + reads;

@@ -37,6 +37,11 @@ double qm_memory_missed(const struct qm_memory_counts *c);
 /* What a read ahead costs at the moment, in misses. */
 double qm_memory_price(const struct qm_memory *m);
 
+/* What a cache that is larger by a part of its blocks would have hit.  A sample that
+ * says less than nothing does so by chance: that rules earn nothing is no reason, then,
+ * to give them blocks. */
+double qm_memory_places(const struct qm_memory_counts *c, double part);
+
 /* Whether `times` what prefetching saves is less than the places of rules and
  * prefetched blocks cost, and its useless reads. */
 bool qm_memory_is_dear(const struct qm_memory *m, const struct qm_memory_counts *c,

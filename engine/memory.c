@@ -417,8 +417,7 @@ static uint64_t decide_busy(struct qm_memory *m, const struct qm_memory_counts *
         return clamp(c->rules_bytes + step, LEAST_RULES, most);
     }
     missed = (double)c->misses / (double)(c->misses + c->hits);
-    of_blocks =
-        c->gain * missed * QM_CACHE_GAIN_PART / ((double)blocks * m->config.block_size);
+    of_blocks = qm_memory_places(c, missed / ((double)blocks * m->config.block_size));
     of_rules = (double)c->marginal * MARGINAL_PART * WEIGHT / (double)c->rules_bytes;
     better = of_rules > of_blocks * MARGIN ? 1 : of_blocks > of_rules * MARGIN ? -1 : 0;
     if (better * m->trend < 0)
