@@ -92,9 +92,9 @@ stack_load_s3() {
         fail "the object store cannot be filled"
 }
 
-# stack_start DIR SIZE_MB POOL CONNECTIONS ARGS...: the stack on a copy of what
-# stack_load made; ARGS are nbdkit's after the filter's name.  MariaDB is at
-# $T/mariadb.sock, the server's statistics at $T/nbd.stats.  The copy is a file, or, with
+# stack_start DIR SIZE_MB POOL CONNECTIONS ARGS...: the stack on a copy of what stack_load made;
+# CONNECTIONS are the mount's, or `default`; ARGS are nbdkit's after the filter's name.  MariaDB
+# is at $T/mariadb.sock, the server's statistics at $T/nbd.stats.  The copy is a file, or, with
 # stack_backend=rbd, an image in the cluster that ceph_start has started; its reads take
 # what nbdkit's delay filter adds.  With stack_backend=s3 it is the device in $T/s3, which
 # stack_load_s3 has filled; what is written goes to a file in front of it and is forgotten.
@@ -103,14 +103,15 @@ stack_backend="file"
 stack_filter=delay # what reads of it take time in
 stack_mariadbd='' # of those that run
 stack_start() {
-    local dir=$1 size=$2 pool=$3 connections=$4; shift 4
+    local dir=$1 size=$2 pool=$3 connections=(--connections "$4"); shift 4
+    [ "${connections[1]}" != default ] || connections=()
     rm -rf "${T:?}/data"
     run_for cp -r "$dir/data" "$T/data"
     stack_serve "$dir" "$@"
 
     rm -f "${T:?}/mount.pid"
     QM_PIDS+=("m:$T/device")
-    background "$QUICKMINE" mount -f --connections "$connections" \
+    background "$QUICKMINE" mount -f "${connections[@]}" \
         --pidfile "$T/mount.pid" "$(nbd_uri nbd)" "$T/device" 2>"$T/mount.log"
     stack_mount=$PID
     wait_for 20 eval "[ -s '$T/mount.pid' ] || gone $stack_mount"
