@@ -11,9 +11,6 @@
  * evicted from it in favour of another client's; that block leaves the prefetch cache,
  * too.
  *
- * Where threads are made as needed, those that have nothing to do for IDLE_SECONDS end.
- * If one cannot be made, those that there are do the work.
- *
  * A failed prefetch is counted and otherwise silent: a reader that waited for it reads
  * the block by itself.
  */

@@ -38,7 +38,7 @@ struct qms_workers {
     struct cds_list_head idle; /* threads that wait, the last one first */
     unsigned alive;            /* threads */
     unsigned called; /* of these, those that are to look for jobs, and have not yet */
-    unsigned busy;   /* of these, those that read */
+    unsigned busy;   /* threads that read */
     unsigned most;   /* of these, ever */
     unsigned lanes;  /* that the layer below takes, as it said last */
     uint64_t next;   /* ns: no thread is made before */
@@ -90,7 +90,7 @@ static void begin(struct qms_workers *ws, struct qms_worker *w)
     ws->called++;
 }
 
-/* Whether there are as many threads on their way as jobs, or as may send one.  Each
+/* Whether there are as many threads on their way as jobs, or as may read.  Each
  * calls another one in turn when it has taken its own. */
 static bool will_do(struct qms_workers *ws)
 {
@@ -158,10 +158,9 @@ static int start(struct qms_workers *ws, struct qms_worker *w)
         call = qms_workers_call(ws);
     }
     pthread_mutex_unlock(ws->config.lock);
-    if (call.idle)
-        sem_post(&call.idle->wake);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
+    qms_workers_make(ws, call);
     return error;
 }
 

@@ -39,7 +39,7 @@ struct qms_workers_config {
     /* A job waits because no more threads may read.  The lock is held. */
     void (*held)(void *owner);
     /* n threads may read: returns how many the layer below takes at present, at
-     * least 1. NULL: any number. */
+     * least 1. The lock is held. NULL: any number. */
     unsigned (*lanes)(void *opaque, unsigned n);
     void *opaque;
     /* Takes the next run of jobs; returns how many.  The lock is held. */
@@ -51,8 +51,8 @@ struct qms_workers_config {
 };
 
 /* Starts the threads, or the first of them.  NULL if memory or threads are out.  The
- * owner's functions may be called from now on, but no job is taken before the owner
- * calls somebody. */
+ * owner's functions are called from now on; its queue is empty until this has returned.
+ */
 struct qms_workers *qms_workers_start(const struct qms_workers_config *config);
 
 /* Who is to read what waits: a thread that is idle, or a new one. */

@@ -2,6 +2,7 @@
 /* test-memory-rest.c - prefetching rests where it costs more than it saves. */
 #include <errno.h>
 
+#include "engine/memory-counts.h"
 #include "memory-world.h"
 
 /* A cache of 278 blocks, if rules have none, whose readers read 350 by chance: a block
@@ -251,6 +252,21 @@ TEST_WITH(test_rests_by_what_it_saves, NULL, tear_down)
     atomic_store(&admission.thresholds[0], .9F);
     assert_int_equal(live_beside(1, 4, 150), 0);
     assert_true(live_beside(1, 1, 150) > 50);
+}
+
+/* Places that seem to earn less than nothing do not pay for useless reads. */
+TEST(test_places_pay_for_nothing)
+{
+    const struct qm_memory m = {
+        .config.block_size = BLOCK, .held = 8, .price = 1, .ticks = 1};
+    struct qm_memory_counts c = {
+        .gain = -100, .wasted = 10, .saved = 5, .rules_bytes = 1 << 20};
+
+    assert_true(qm_memory_is_dear(&m, &c, 1000, 1));
+    c.saved = 20;
+    assert_false(qm_memory_is_dear(&m, &c, 1000, 1));
+    c.gain = 100;
+    assert_true(qm_memory_is_dear(&m, &c, 1000, 1));
 }
 
 /* Blocks that are prefetched and wait take places, too. */
