@@ -101,6 +101,7 @@ static struct qm_block *begin_fill(struct qm_shard *shard, uint64_t hash,
     if (!block)
         return NULL;
     block->evict.block = number;
+    atomic_store_explicit(&block->hits, 0, memory_order_relaxed);
     block->issuer = issuer;
     block->refs = 1;
     qm_shard_enter(shard, block, part);
@@ -112,6 +113,25 @@ static bool is_crowded(const struct qm_shard *shard)
 {
     return !shard->growing && shard->buckets < shard->limits.buckets &&
            shard->held.main + shard->held.prefetch > shard->buckets;
+}
+
+static bool would_be_early(struct qm_block *block)
+{
+    return atomic_load_explicit(&block->hits, memory_order_relaxed) <
+           QM_CACHE_EARLY_HITS;
+}
+
+/* Takes note of a hit.  Returns whether it is an early one; of later ones nothing is
+ * written, so that readers of a hot block share its line. */
+static bool is_early(struct qm_block *block)
+{
+    unsigned char hits = atomic_load_explicit(&block->hits, memory_order_relaxed);
+
+    if (hits >= QM_CACHE_EARLY_HITS)
+        return false;
+    atomic_store_explicit(&block->hits, (unsigned char)(hits + 1),
+                          memory_order_relaxed);
+    return true;
 }
 
 /* A demand that found no hittable block.  Called, and returns, with the mutex held;
@@ -149,6 +169,7 @@ static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
         shard->stats.prefetch_hits += !again;
     } else {
         found->outcome = QM_HIT;
+        found->early = !again && is_early(block);
         shard->main_ops->touch(shard->main, &block->evict);
         shard->stats.hits += !again;
     }
@@ -175,6 +196,7 @@ static int demand(struct qm_cache *cache, uint64_t number, void *buf, uint32_t o
         absent = UINT64_MAX;
     if (block && atomic_load_explicit(&block->hittable, memory_order_acquire)) {
         copy_out(cache, block, buf, offset, count);
+        found->early = !again && is_early(block);
         qm_shard_record(shard, block, !again);
         qm_rcu_read_unlock();
         return 0;
@@ -368,30 +390,38 @@ bool qm_cache_contains(struct qm_cache *cache, uint64_t block)
     return found;
 }
 
-enum qm_outcome qm_cache_foresee(struct qm_cache *cache, uint64_t number)
+void qm_cache_foresee(struct qm_cache *cache, uint64_t number, struct qm_lookup *found)
 {
     uint64_t hash = qm_hash(number);
     struct qm_shard *shard = qm_shard_of(cache, hash);
     struct qm_block *block;
-    enum qm_outcome outcome = QM_MISS;
     bool hittable = false;
 
+    *found = (struct qm_lookup){.outcome = QM_MISS};
     qm_rcu_read_lock();
     block = qm_shard_find(shard, hash, number);
-    if (block)
+    if (block) {
         hittable = atomic_load_explicit(&block->hittable, memory_order_relaxed);
+        found->early = would_be_early(block);
+    }
     qm_rcu_read_unlock();
+    if (block)
+        found->outcome = QM_HIT;
     if (!block || hittable)
-        return block ? QM_HIT : QM_MISS;
+        return;
     /* In flight, or prefetched: which, only the lock's holder can tell. */
+    *found = (struct qm_lookup){.outcome = QM_MISS};
     pthread_mutex_lock(&shard->lock);
     qm_rcu_read_lock();
     block = qm_shard_find(shard, hash, number);
-    if (block)
-        outcome = block->part == QM_PART_PREFETCH ? QM_PREFETCH_HIT : QM_HIT;
+    if (block && block->part == QM_PART_PREFETCH) {
+        found->outcome = QM_PREFETCH_HIT;
+    } else if (block) {
+        found->outcome = QM_HIT;
+        found->early = would_be_early(block);
+    }
     qm_rcu_read_unlock();
     pthread_mutex_unlock(&shard->lock);
-    return outcome;
 }
 
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,

@@ -70,9 +70,14 @@ enum qm_todo {
     QM_WAIT,  /* qm_cache_wait() for fill, which another caller owns */
 };
 
+/* So many hits on a block, since it came into the cache by a miss or a prefetch, are
+ * early ones. */
+#define QM_CACHE_EARLY_HITS 16
+
 struct qm_lookup {
     enum qm_outcome outcome;
     enum qm_todo todo;
+    bool early;           /* one of the first hits on a block since it came */
     uint32_t issuer;      /* of a prefetch hit: who issued the prefetch */
     struct qm_fill *fill; /* a reference, to be consumed as todo says; else NULL */
 };
@@ -280,8 +285,9 @@ void qm_cache_flush(struct qm_cache *cache);
  * time. */
 bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
 
-/* What a demand of block would find.  A hint, too. */
-enum qm_outcome qm_cache_foresee(struct qm_cache *cache, uint64_t block);
+/* What a demand of block would find: its outcome, and whether that would be an early
+ * hit; nothing else of *found is set.  A hint, too. */
+void qm_cache_foresee(struct qm_cache *cache, uint64_t block, struct qm_lookup *found);
 
 /* Starts a prefetch (ATC'08 §3.1): block enters the prefetch cache, without data, on
  * behalf of issuer (a number of the caller's, given back by prefetch hits and by
@@ -355,7 +361,7 @@ struct qm_cache_reads {
     uint64_t misses, prefetch_hits;
     /* About how many demands more would have been hits (and not prefetch hits or
      * misses) if the cache had been larger by one of QM_CACHE_GAIN_PART; 0 unless the
-     * eviction is adaptive. */
+     * eviction is adaptive.  A difference of samples: it may go down, and below 0. */
     double gain;
     /* Estimated misses without prefetching, with the same eviction; 0 unless it is
      * adaptive. */

@@ -67,12 +67,14 @@ struct qm_block {
     /* Duplicates buf->bytes; saves readers a cache miss.  Set when filled, replaced by
      * writes (RCU). */
     _Atomic(unsigned char *) bytes;
-    atomic_bool hittable; /* filled and in the main cache */
+    atomic_bool hittable;       /* filled and in the main cache */
+    _Atomic unsigned char hits; /* since it came, at most QM_CACHE_EARLY_HITS; two at
+                                   the same moment may count as one */
 
     /* The rest only with the shard's mutex held. */
-    bool filled;           /* bytes is valid (or would be, in a cache without data) */
+    bool filled : 1;       /* bytes is valid (or would be, in a cache without data) */
+    bool leaving : 1;      /* in limbo: to be handed over, evict.aux has the number */
     unsigned char part;    /* enum qm_part */
-    bool leaving;          /* in limbo: to be handed over, evict.aux has the number */
     uint32_t issuer;       /* of the prefetch */
     uint32_t refs;         /* struct qm_fill given out: the owner's and the waiters' */
     uint32_t waiting;      /* threads inside qm_cache_wait() */

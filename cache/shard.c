@@ -443,6 +443,9 @@ void qm_shard_move(struct qm_shard *shard, struct qm_block *from, struct qm_bloc
         ops->moved(from->part == QM_PART_MAIN ? shard->main : shard->prefetch,
                    &from->evict, &to->evict);
     to->filled = from->filled;
+    atomic_store_explicit(&to->hits,
+                          atomic_load_explicit(&from->hits, memory_order_relaxed),
+                          memory_order_relaxed);
     to->part = from->part;
     to->issuer = from->issuer;
     qm_block_set_buf(to, from->buf);

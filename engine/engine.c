@@ -91,15 +91,19 @@ void qm_engine_init(struct qm_engine *e, const struct qm_params *params)
 void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetcher,
                               const struct qm_mining_config *mining)
 {
+    const unsigned flags = prefetcher->ops->flags;
+    const bool all = mining->ablate & QM_ABLATE_MISSES;
+
     e->prefetcher = prefetcher;
     e->number++;
     if (e->bound)
         qm_watch_reset(&e->bound->watch);
     e->block_size = mining->block_size;
-    e->bounded = prefetcher->ops->flags & QM_WEIGHS_READS && !e->blind;
+    e->bounded = flags & QM_WEIGHS_READS && !e->blind;
     atomic_store_explicit(&e->ignores_hits,
-                          (prefetcher->ops->flags & QM_NO_HITS) &&
-                              !(mining->ablate & QM_ABLATE_MISSES),
+                          (flags & (QM_NO_HITS | QM_EARLY_HITS)) && !all,
+                          memory_order_relaxed);
+    atomic_store_explicit(&e->ignores_early_hits, (flags & QM_NO_HITS) && !all,
                           memory_order_relaxed);
 }
 
@@ -187,7 +191,9 @@ static bool wants(const struct qm_engine *e, enum qm_access access)
     if (!e->prefetches)
         return false;
     return access == QM_ACCESS_MISS || e->prefetcher->ops->flags & QM_ASK_ALWAYS ||
-           (access == QM_ACCESS_PREFETCH_HIT && e->on_prefetch_hit);
+           (e->on_prefetch_hit && (access == QM_ACCESS_PREFETCH_HIT ||
+                                   (access == QM_ACCESS_EARLY_HIT &&
+                                    e->prefetcher->ops->flags & QM_EARLY_HITS)));
 }
 
 /* Takes the blocks from block on, count of them, out of n candidates.  Of one that

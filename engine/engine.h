@@ -20,8 +20,8 @@
  * class.
  *
  * Threads: any function may be called by any number of threads at a time, but for
- * qm_engine_extend() on one stream, which the caller serializes.  A hit takes no lock
- * here and writes nothing.
+ * qm_engine_extend() on one stream, which the caller serializes.  A hit that is
+ * ignored takes no lock here and writes nothing.
  */
 #ifndef QM_ENGINE_H
 #define QM_ENGINE_H
@@ -79,7 +79,8 @@ struct qm_engine {
     bool oblivious;         /* level none: classes are not told apart */
     bool blind;             /* the cache does not know what LRU would have read */
     bool bounded; /* `bound` holds: the cache has a shadow for this prefetcher */
-    _Atomic bool ignores_hits; /* the prefetcher need not be told of them */
+    /* The prefetcher need not be told of these. */
+    _Atomic bool ignores_hits, ignores_early_hits;
 };
 
 /* Sets what the parameters say. */
@@ -119,25 +120,32 @@ void qm_engine_used(const struct qm_engine *e, uint64_t block, uint32_t issuer,
  * not read.  Only while qm_bound_is_watching() need it be called. */
 void qm_engine_missed(const struct qm_engine *e, uint64_t block, uint32_t klass);
 
+/* How prefetchers call what a demand found. */
+static inline enum qm_access qm_engine_access(const struct qm_lookup *found)
+{
+    if (found->outcome == QM_HIT)
+        return found->early ? QM_ACCESS_EARLY_HIT : QM_ACCESS_HIT;
+    return found->outcome == QM_MISS ? QM_ACCESS_MISS : QM_ACCESS_PREFETCH_HIT;
+}
+
 /* A context of class klass has demanded a block.  Returns how prefetchers call what was
  * found. */
 static inline enum qm_access qm_engine_found(const struct qm_engine *e, uint64_t block,
                                              uint32_t klass,
                                              const struct qm_lookup *found)
 {
-    if (found->outcome == QM_HIT)
-        return QM_ACCESS_HIT;
-    if (found->outcome == QM_MISS)
-        return QM_ACCESS_MISS;
-    qm_engine_used(e, block, found->issuer, klass, found->todo != QM_DONE);
-    return QM_ACCESS_PREFETCH_HIT;
+    if (found->outcome == QM_PREFETCH_HIT)
+        qm_engine_used(e, block, found->issuer, klass, found->todo != QM_DONE);
+    return qm_engine_access(found);
 }
 
 /* Whether there is nothing else to do about such an access. */
 static inline bool qm_engine_ignores(const struct qm_engine *e, enum qm_access access)
 {
-    return access == QM_ACCESS_HIT &&
-           atomic_load_explicit(&e->ignores_hits, memory_order_relaxed);
+    return (access == QM_ACCESS_HIT &&
+            atomic_load_explicit(&e->ignores_hits, memory_order_relaxed)) ||
+           (access == QM_ACCESS_EARLY_HIT &&
+            atomic_load_explicit(&e->ignores_early_hits, memory_order_relaxed));
 }
 
 /* The access extends a stream, on behalf of class klass.  blocks: those of its request

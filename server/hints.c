@@ -41,6 +41,7 @@ struct waiter {
     unsigned source;
     struct qms_hint hint; /* of a hint; of a read: */
     enum qm_outcome outcome;
+    bool early;
     bool counted;
     bool waits;
 };
@@ -324,7 +325,7 @@ static void hand_back(struct qms_hints *h, const struct left *left)
 }
 
 bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
-                    uint64_t block, enum qm_outcome outcome, bool counted,
+                    uint64_t block, const struct qm_lookup *lookup, bool counted,
                     struct qms_hint *hint)
 {
     struct stripe *s = stripe_of(h, block);
@@ -348,7 +349,8 @@ bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
         put(&s->reads, &(struct waiter){.block = block,
                                         .since = now,
                                         .source = connection,
-                                        .outcome = outcome,
+                                        .outcome = lookup->outcome,
+                                        .early = lookup->early,
                                         .counted = counted,
                                         .waits = true});
     }
@@ -360,8 +362,7 @@ bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
 }
 
 bool qms_hints_said(struct qms_hints *h, uint64_t now, unsigned session, uint64_t block,
-                    const struct qms_hint *hint, enum qm_outcome *outcome,
-                    bool *counted)
+                    const struct qms_hint *hint, struct qm_lookup *found, bool *counted)
 {
     struct stripe *s = stripe_of(h, block);
     unsigned connection = 0;
@@ -377,7 +378,7 @@ bool qms_hints_said(struct qms_hints *h, uint64_t now, unsigned session, uint64_
     if (read) {
         uint64_t earlier = read->since < now ? read->since : now;
 
-        *outcome = read->outcome;
+        *found = (struct qm_lookup){.outcome = read->outcome, .early = read->early};
         *counted = read->counted;
         connection = read->source;
         advance(h, connection, earlier);

@@ -84,14 +84,15 @@ bool qms_hints_covers(const struct qms_hints *hints, unsigned connection);
  * one.  counted: it counts for its connection's own context, and is not to be counted
  * again. */
 bool qms_hints_read(struct qms_hints *hints, uint64_t now, unsigned connection,
-                    uint64_t block, enum qm_outcome outcome, bool counted,
+                    uint64_t block, const struct qm_lookup *lookup, bool counted,
                     struct qms_hint *hint);
 
-/* A hint of a session says that a block is read.  True: it has been, and was found so.
+/* A hint of a session says that a block is read.  True: it has been, and was found so
+ * (an outcome, and whether the hit was an early one; nothing else of *found is set).
  * False: the hint waits for the read. */
 bool qms_hints_said(struct qms_hints *hints, uint64_t now, unsigned session,
                     uint64_t block, const struct qms_hint *hint,
-                    enum qm_outcome *outcome, bool *counted);
+                    struct qm_lookup *found, bool *counted);
 
 /* Hands back what has waited for too long, in all stripes. */
 void qms_hints_expire(struct qms_hints *hints, uint64_t now);

@@ -152,8 +152,8 @@ static bool is_hinted(struct qms_reading *r, uint64_t block,
 {
     struct qms_hint hint;
 
-    if (qms_hints_read(r->s->hints, r->start, r->connection, block, found->outcome,
-                       !r->hinted, &hint)) {
+    if (qms_hints_read(r->s->hints, r->start, r->connection, block, found, !r->hinted,
+                       &hint)) {
         count_hinted(r->s, &hint, found->outcome);
         (void)tell(r->s, block, hint.klass, found);
         if (!r->named)
@@ -200,25 +200,15 @@ void qms_reading_end(struct qms_reading *r, uint32_t count)
 static void hint_block(struct qms_server *s, unsigned source, const struct qms_ref *ref,
                        uint64_t now, uint64_t block)
 {
-    static const enum qm_access accesses[] = {
-        [QM_HIT] = QM_ACCESS_HIT,
-        [QM_PREFETCH_HIT] = QM_ACCESS_PREFETCH_HIT,
-        [QM_MISS] = QM_ACCESS_MISS,
-    };
     struct qms_hint hint = {ref->klass->index, ref->around};
-    enum qm_outcome outcome;
-    enum qm_access access;
+    struct qm_lookup found;
     bool counted;
 
-    if (qms_hints_said(s->hints, now, source, block, &hint, &outcome, &counted)) {
-        if (!counted)
-            count_hinted(s, &hint, outcome);
-        access = accesses[outcome];
-    } else {
-        /* The read is on its way. */
-        access = accesses[qm_cache_foresee(s->cache, block)];
-    }
-    learn(s, ref, block, access);
+    if (!qms_hints_said(s->hints, now, source, block, &hint, &found, &counted))
+        qm_cache_foresee(s->cache, block, &found); /* the read is on its way */
+    else if (!counted)
+        count_hinted(s, &hint, found.outcome);
+    learn(s, ref, block, qm_engine_access(&found));
 }
 
 void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,

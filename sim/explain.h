@@ -9,7 +9,8 @@
  * that does not ask for it has no part of it.
  *
  * What "followed" means is by what the prefetcher is told: one with QM_NO_HITS learns
- * from misses and promotes only, and so a block follows the last of these.
+ * from misses and prefetch hits only, one with QM_EARLY_HITS from early hits, too, and
+ * so a block follows the last of these.
  *
  * Memory: 8 to 16 bytes for each distinct block and for each pair of blocks that were
  * FAR accesses of a sequence apart or less.

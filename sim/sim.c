@@ -202,6 +202,7 @@ void qm_sim_class_found(struct qm_sim *sim, uint32_t klass, enum qm_access acces
         return;
     switch (access) {
     case QM_ACCESS_HIT:
+    case QM_ACCESS_EARLY_HIT:
         c->hits++;
         return;
     case QM_ACCESS_PREFETCH_HIT:

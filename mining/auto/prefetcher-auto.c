@@ -43,7 +43,8 @@ struct automatic {
 /* The streams of either, whose types are their own. */
 struct qm_stream {
     struct qm_stream *ppm, *readahead;
-    bool mined;                  /* the last access was told to ppm */
+    bool hit;                    /* the last access was one: readahead was not told */
+    bool mined;                  /* it was told to ppm */
     unsigned next;               /* span to be replaced */
     struct qm_span spans[SPANS]; /* of windows asked for ahead of this context */
 };
@@ -164,7 +165,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 {
     struct automatic *a = of(p);
 
-    a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
+    s->hit = qm_access_is_hit(outcome);
+    if (!s->hit)
+        a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
     *work = NULL;
     s->mined =
         !is_scanned(s, block) && !qm_readahead_scans_file(s->readahead, block, SCAN);
@@ -218,10 +221,10 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
                            struct qm_candidate *out, unsigned max)
 {
     struct automatic *a = of(p);
-    unsigned ranges =
-        a->readahead->ops->candidates(a->readahead, s->readahead, out, max);
-    unsigned n;
+    unsigned ranges = 0, n;
 
+    if (!s->hit)
+        ranges = a->readahead->ops->candidates(a->readahead, s->readahead, out, max);
     remember(s, out, ranges);
     n = ranges;
     if (s->mined && n < max)
@@ -299,8 +302,8 @@ static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
 const struct qm_prefetcher_ops qm_prefetcher_auto = {
     .name = "auto",
     .summary =
-        "what followed the last misses (ppm), and sequential streams (readahead)",
-    .flags = QM_NO_HITS | QM_STREAMS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
+        "what followed the last blocks (ppm), and sequential streams (readahead)",
+    .flags = QM_EARLY_HITS | QM_STREAMS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
     .parameters =
         QM_HEEDS(QM_RULES_MEMORY) | QM_HEEDS(QM_RULES) | QM_HEEDS(QM_RULES_FOR),
     .create = create,

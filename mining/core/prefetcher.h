@@ -71,9 +71,15 @@ enum { QM_OWNERS = 16 };
 /* How an access ended, in the words of ATC'08 §3.1. */
 enum qm_access {
     QM_ACCESS_HIT,
+    QM_ACCESS_EARLY_HIT, /* the same, of a block that came not long ago (cache.h) */
     QM_ACCESS_PREFETCH_HIT,
     QM_ACCESS_MISS,
 };
+
+static inline bool qm_access_is_hit(enum qm_access access)
+{
+    return access == QM_ACCESS_HIT || access == QM_ACCESS_EARLY_HIT;
+}
 
 /* What became of a prefetched block. */
 enum qm_fate {
@@ -241,6 +247,9 @@ enum qm_prefetcher_flag {
     /* The engine does not tell it of hits (unless QM_ABLATE_MISSES is set): a hit
      * then costs no call and no lock. */
     QM_NO_HITS = 1 << 1,
+    /* The same, but for early hits: it is told of these, and asked where it is asked
+     * after prefetch hits. */
+    QM_EARLY_HITS = 1 << 6,
     /* It asks config.reads, so the cache keeps the shadow that knows (engine/params.h).
      */
     QM_WEIGHS_READS = 1 << 2,

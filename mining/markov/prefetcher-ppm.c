@@ -10,10 +10,15 @@
  * further is taken only as far as blocks come late, that is, are demanded while they
  * are still being read.  The number of steps moves until LATE of those used are late.
  *
- * A stream is of the blocks that its context did *not* find in the main cache; hits are
- * passed over.  They need no prefetching, what was learned of them when they came still
- * holds when they have left, and rules then step from one block that is worth
- * prefetching to the next.  So hits cost nothing here, and take no memory.
+ * A stream is of the blocks that its context did *not* find in the main cache, and of
+ * early hits (cache.h).  Blocks that are hit again and again, such as an index's root,
+ * are passed over: they need no prefetching, what was learned of them when they came
+ * still holds when they have left, and rules then step from one block that is worth
+ * prefetching to the next.  So such hits cost nothing here, and take no memory.  But a
+ * block that just happens to be cached is a step of a path as much as one that is not:
+ * if it were passed over, what follows it would seem to follow another block, each time
+ * another one, and nobody would be asked what comes next.  The larger the cache, the
+ * more of a path is there.
  *
  * The confidence filter (confidence.h) learns from the fate of all prefetches how
  * probable it is that a block is used, and decides what is probable enough; the
@@ -514,8 +519,8 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
 
 const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .name = "ppm",
-    .summary = "what followed the last two misses, judged by what became of it",
-    .flags = QM_NO_HITS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
+    .summary = "what followed the last two blocks, judged by what became of it",
+    .flags = QM_EARLY_HITS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
     .parameters =
         QM_HEEDS(QM_RULES_MEMORY) | QM_HEEDS(QM_RULES) | QM_HEEDS(QM_RULES_FOR),
     .create = create,

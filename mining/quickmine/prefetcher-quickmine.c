@@ -105,7 +105,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
     if (!qm_sequence_append(s, block)) {
         return;
     }
-    if (outcome == QM_ACCESS_HIT) {
+    if (qm_access_is_hit(outcome)) {
         stream->hits++;
     } else {
         stream->hits = 0;

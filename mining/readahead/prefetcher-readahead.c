@@ -264,7 +264,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     s->count = 0;
     s->turn.wanted = false;
     s->wanted = (struct qm_span){0};
-    if (outcome == QM_ACCESS_HIT)
+    if (qm_access_is_hit(outcome))
         return;
     if (!qm_span_has(s->told, block))
         begin_request(of(p), s, block, count);

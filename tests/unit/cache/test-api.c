@@ -59,6 +59,86 @@ TEST(test_registry)
     assert_null(qm_evict_find("LRU"));
 }
 
+static bool is_early(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_lookup foreseen, found;
+
+    qm_cache_foresee(cache, block, &foreseen);
+    found = demand(cache, block);
+    assert_int_equal(found.outcome, QM_HIT);
+    assert_int_equal(foreseen.outcome, QM_HIT);
+    assert_int_equal(foreseen.early, found.early);
+    return found.early;
+}
+
+/* So many hits are early ones, whether the block came by a miss or by a prefetch, and
+ * each time that it came. */
+TEST(test_early_hits)
+{
+    struct qm_cache *cache = new_cache(&base);
+    struct qm_lookup found;
+    struct qm_fill *fill;
+
+    for (int round = 0; round < 20; round++) { /* their memory is used again */
+        assert_int_equal(qm_cache_prefetch(cache, 2, 0, &fill), 0);
+        qm_cache_foresee(cache, 2, &found);
+        assert_int_equal(found.outcome, QM_PREFETCH_HIT);
+        assert_false(found.early);
+        qm_cache_fill(cache, fill, block_data(2));
+        found = demand(cache, 1);
+        assert_int_equal(found.outcome, QM_MISS);
+        assert_false(found.early);
+        qm_cache_fill(cache, found.fill, block_data(1));
+        found = demand(cache, 2);
+        assert_int_equal(found.outcome, QM_PREFETCH_HIT);
+        assert_false(found.early);
+        for (unsigned i = 0; i < QM_CACHE_EARLY_HITS; i++) {
+            assert_true(is_early(cache, 1));
+            assert_true(is_early(cache, 2));
+        }
+        for (unsigned i = 0; i < 300; i++) {
+            assert_false(is_early(cache, 1));
+            assert_false(is_early(cache, 2));
+        }
+        for (uint64_t b = 100; b < 120; b++)
+            assert_int_equal(get(cache, b), QM_MISS);
+    }
+    qm_cache_foresee(cache, 1, &found);
+    assert_int_equal(found.outcome, QM_MISS);
+    assert_false(found.early);
+    qm_cache_free(cache);
+}
+
+/* A hit that waits for another reader's fill is one, too; the same demand again is not
+ * another. */
+TEST(test_early_hit_waits)
+{
+    struct qm_cache *cache = new_cache(&base);
+    struct qm_lookup miss = demand(cache, 1), hit, again;
+    unsigned char buf[BLOCK];
+
+    qm_cache_foresee(cache, 1, &hit);
+    assert_int_equal(hit.outcome, QM_HIT);
+    assert_true(hit.early);
+    hit = demand(cache, 1);
+    assert_int_equal(hit.todo, QM_WAIT);
+    assert_true(hit.early);
+    assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &again), 0);
+    assert_int_equal(again.todo, QM_WAIT);
+    assert_false(again.early);
+    qm_cache_fail(cache, miss.fill);
+    assert_int_equal(qm_cache_wait(cache, hit.fill, buf, 0, BLOCK), EAGAIN);
+    assert_int_equal(qm_cache_wait(cache, again.fill, buf, 0, BLOCK), EAGAIN);
+    assert_int_equal(get(cache, 1), QM_MISS);
+    assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &again), 0);
+    assert_int_equal(again.outcome, QM_HIT);
+    assert_false(again.early);
+    for (unsigned i = 0; i < QM_CACHE_EARLY_HITS; i++)
+        assert_true(is_early(cache, 1));
+    assert_false(is_early(cache, 1));
+    qm_cache_free(cache);
+}
+
 /* A large cache costs nothing until it is used. */
 TEST(test_memory_as_needed)
 {

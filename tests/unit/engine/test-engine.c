@@ -148,14 +148,19 @@ TEST_WITH(test_what_is_asked_after, make, undo)
     assert_int_equal(extend(QM_ACCESS_MISS), 2);
     assert_int_equal(extend(QM_ACCESS_PREFETCH_HIT), 2);
     assert_int_equal(extend(QM_ACCESS_HIT), 0);
+    assert_int_equal(extend(QM_ACCESS_EARLY_HIT), 0);
+    p.ops.flags = QM_EARLY_HITS; /* these are as prefetch hits to some */
+    assert_int_equal(extend(QM_ACCESS_EARLY_HIT), 2);
+    assert_int_equal(extend(QM_ACCESS_HIT), 0);
     engine.on_prefetch_hit = false;
     assert_int_equal(extend(QM_ACCESS_PREFETCH_HIT), 0);
-    assert_int_equal(p.asked, 2);
+    assert_int_equal(extend(QM_ACCESS_EARLY_HIT), 0);
+    assert_int_equal(p.asked, 3);
     p.ops.flags = QM_ASK_ALWAYS;
     assert_int_equal(extend(QM_ACCESS_HIT), 2);
     engine.prefetches = false;
     assert_int_equal(extend(QM_ACCESS_MISS), 0);
-    assert_int_equal(p.accesses, 6);
+    assert_int_equal(p.accesses, 10);
 }
 
 /* A prefetcher that reserves place, as soon as it is made. */
@@ -214,8 +219,16 @@ TEST_WITH(test_ignored_hits, make, undo)
     p.ops.flags = QM_NO_HITS;
     qm_engine_set_prefetcher(&engine, &p.base, &with);
     assert_true(qm_engine_ignores(&engine, QM_ACCESS_HIT));
+    assert_true(qm_engine_ignores(&engine, QM_ACCESS_EARLY_HIT));
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_PREFETCH_HIT));
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_MISS));
+    qm_engine_set_prefetcher(&engine, &p.base, &without);
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_EARLY_HIT));
+    p.ops.flags = QM_EARLY_HITS;
+    qm_engine_set_prefetcher(&engine, &p.base, &with);
+    assert_true(qm_engine_ignores(&engine, QM_ACCESS_HIT));
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_EARLY_HIT));
     qm_engine_set_prefetcher(&engine, &p.base, &without);
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
 }
@@ -239,6 +252,8 @@ TEST_WITH(test_fates, make, undo)
     assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_MISS);
     found.outcome = QM_HIT;
     assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_HIT);
+    found.early = true;
+    assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_EARLY_HIT);
     assert_int_equal(p.ends, 3);
 }
 

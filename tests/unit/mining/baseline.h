@@ -21,7 +21,7 @@ static inline struct qm_prefetcher *make(const char *name, uint64_t block_size)
     config.block_size = block_size;
     assert_int_equal(qm_prefetcher_find(name)->create(&config, &p, err, sizeof err), 0);
     assert_string_equal(err, "");
-    assert_true(p->ops->flags & (QM_ASK_ALWAYS | QM_NO_HITS));
+    assert_true(p->ops->flags & (QM_ASK_ALWAYS | QM_NO_HITS | QM_EARLY_HITS));
     return p;
 }
 
@@ -82,7 +82,7 @@ static inline uint64_t walk_next(struct walk *w, enum qm_access *outcome)
 {
     uint64_t *at = &w->at[rng_below(&w->rng, w->readers)];
 
-    *outcome = (enum qm_access)rng_below(&w->rng, 3);
+    *outcome = (enum qm_access)rng_below(&w->rng, QM_ACCESS_MISS + 1);
     if (rng_below(&w->rng, 100) < w->strict) {
         *at += 1;
     } else if (rng_below(&w->rng, 10) == 0) {

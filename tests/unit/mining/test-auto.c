@@ -261,6 +261,46 @@ TEST(test_sleeps)
     unmake(&w);
 }
 
+/* Early hits are ppm's business: what follows one is asked for. */
+TEST(test_early_hits)
+{
+    struct world w = make(16 << 20);
+
+    for (unsigned i = 0; i < 4; i++) {
+        access_block(&w, 700, QM_ACCESS_MISS, QM_CANDIDATES_MAX);
+        access_block(&w, 90000, QM_ACCESS_EARLY_HIT, QM_CANDIDATES_MAX);
+        access_block(&w, 300, QM_ACCESS_MISS, QM_CANDIDATES_MAX);
+        begin_again(&w);
+    }
+    access_block(&w, 90000, QM_ACCESS_EARLY_HIT, QM_CANDIDATES_MAX);
+    assert_int_equal(w.n, 1);
+    assert_true(has(&w, 300));
+    unmake(&w);
+}
+
+/* A reader's stream goes on behind an early hit as if it had not been there. */
+TEST(test_early_hit_in_a_stream)
+{
+    struct world with = make(16 << 20), without = make(16 << 20);
+    unsigned asked = 0;
+
+    for (uint64_t at = 5000; at < 5100; at++) {
+        access_block(&with, at, QM_ACCESS_MISS, QM_CANDIDATES_MAX);
+        access_block(&without, at, QM_ACCESS_MISS, QM_CANDIDATES_MAX);
+        assert_int_equal(with.n, without.n);
+        for (unsigned i = 0; i < with.n; i++) {
+            assert_int_equal(with.out[i].block, without.out[i].block);
+            assert_int_equal(with.out[i].count, without.out[i].count);
+        }
+        asked += with.n;
+        access_block(&with, 200000 + 3 * at, QM_ACCESS_EARLY_HIT, QM_CANDIDATES_MAX);
+        assert_int_equal(with.n, 0); /* no window is asked for anew */
+    }
+    assert_true(asked > 0);
+    unmake(&with);
+    unmake(&without);
+}
+
 /* However few are asked for, and in any order. */
 TEST(test_wild)
 {
@@ -272,7 +312,7 @@ TEST(test_wild)
         if (rng_below(&rng, 20) == 0)
             at = rng_below(&rng, BLOCKS);
         at += rng_below(&rng, 3);
-        access_block(&w, at, (enum qm_access)rng_below(&rng, 3),
+        access_block(&w, at, (enum qm_access)rng_below(&rng, QM_ACCESS_MISS + 1),
                      1 + (unsigned)rng_below(&rng, QM_CANDIDATES_MAX));
         for (unsigned k = 0; k < w.n; k++) {
             uint64_t block = w.out[k].block + rng_below(&rng, w.out[k].count);

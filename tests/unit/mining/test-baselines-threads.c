@@ -61,7 +61,8 @@ static void read_context(struct shared *shared, struct rng *rng)
         uint64_t told;
 
         block = rng_below(rng, 20) ? block + 1 : rng_below(rng, 3000);
-        ops->access(shared->p, s, block, (enum qm_access)rng_below(rng, 3), &work);
+        ops->access(shared->p, s, block,
+                    (enum qm_access)rng_below(rng, QM_ACCESS_MISS + 1), &work);
         hand_over(shared, work);
         n = candidate_blocks(shared->p, s, QM_CANDIDATES_MAX, blocks);
         if (!sane(blocks, n)) {

@@ -188,11 +188,26 @@ TEST_ON(test_hits_are_passed_over, ppm, struct qm_prefetcher *p)
         assert_int_equal(asked.n, 0);
     }
     end(p, s);
-    assert_true(p->ops->flags & QM_NO_HITS);
+    assert_true(p->ops->flags & QM_EARLY_HITS);
     assert_int_equal(stats_of(p).rules, 5 + 4);
     asked = read_all(p, path, 2);
     assert_true(asked_for(asked, 13));
     assert_false(asked_for(asked, 1000));
+}
+
+/* But early hits are not: what follows one follows it also where it was missed. */
+TEST_ON(test_early_hits_are_not, ppm, struct qm_prefetcher *p)
+{
+    struct qm_stream *s = begin(p);
+
+    for (unsigned i = 0; i < 6; i++)
+        (void)step(p, s, path[i], i % 2 ? QM_ACCESS_EARLY_HIT : QM_ACCESS_MISS);
+    end(p, s);
+    assert_int_equal(stats_of(p).rules, 5 + 4);
+    s = begin(p);
+    assert_true(asked_for(step(p, s, path[1], QM_ACCESS_EARLY_HIT), path[2]));
+    assert_int_equal(step(p, s, path[2], QM_ACCESS_HIT).n, 0);
+    end(p, s);
 }
 
 /* Two contexts at a time do not make rules together. */

@@ -45,10 +45,13 @@ static bool said_by(unsigned session, uint64_t now, uint64_t block, uint32_t kla
                     enum qm_outcome *outcome)
 {
     const struct qms_hint hint = {.klass = klass, .around = {1, {(uint16_t)klass}}};
+    struct qm_lookup found = {.outcome = *outcome};
     bool counted = true, joined;
 
-    joined = qms_hints_said(hints, now, session, block, &hint, outcome, &counted);
+    joined = qms_hints_said(hints, now, session, block, &hint, &found, &counted);
     assert_false(joined && counted);
+    assert_int_equal(found.early, joined && found.outcome == QM_HIT);
+    *outcome = found.outcome;
     return joined;
 }
 
@@ -60,8 +63,9 @@ static bool said(uint64_t now, uint64_t block, uint32_t klass, enum qm_outcome *
 static bool was_read(uint64_t now, unsigned connection, uint64_t block,
                      enum qm_outcome outcome, uint32_t *klass)
 {
+    const struct qm_lookup found = {.outcome = outcome, .early = outcome == QM_HIT};
     struct qms_hint hint;
-    bool joined = qms_hints_read(hints, now, connection, block, outcome, false, &hint);
+    bool joined = qms_hints_read(hints, now, connection, block, &found, false, &hint);
 
     if (joined) {
         *klass = hint.klass;
@@ -176,13 +180,14 @@ TEST_WITH(test_standstill, setup, teardown)
 TEST_WITH(test_counted, setup, teardown)
 {
     const struct qms_hint hint = {.klass = 1};
-    enum qm_outcome outcome;
+    const struct qm_lookup miss = {.outcome = QM_MISS};
+    struct qm_lookup found;
     struct qms_hint of;
     bool counted = false;
 
-    qms_hints_read(hints, 1 * MS, 1, 7, QM_MISS, true, &of);
-    qms_hints_read(hints, 1 * MS, 1, 8, QM_MISS, true, &of);
-    assert_true(qms_hints_said(hints, 1 * MS, SESSION, 7, &hint, &outcome, &counted));
+    qms_hints_read(hints, 1 * MS, 1, 7, &miss, true, &of);
+    qms_hints_read(hints, 1 * MS, 1, 8, &miss, true, &of);
+    assert_true(qms_hints_said(hints, 1 * MS, SESSION, 7, &hint, &found, &counted));
     assert_true(counted);
     qms_hints_expire(hints, 2 * PATIENCE * MS);
     assert_int_equal(alone_count, 0);

@@ -3,10 +3,11 @@
  * messages of another.
  *
  * Two threads, each with a context of its own, read the same blocks, which are in the
- * main cache.  Between them all writable memory of the process is compared with what it
- * was before: a line that the reads of both changed, or a mutex that both took (which
- * is written, and written back), is one that would travel between CPUs at each read.  A
- * hit allocates nothing, either.
+ * main cache and have been read often: an early hit writes to its block.  Between them
+ * all writable memory of the process is compared with what it was before: a line that
+ * the reads of both changed, or a mutex that both took (which is written, and written
+ * back), is one that would travel between CPUs at each read.  A hit allocates nothing,
+ * either.
  *
  * And while one client reads, another sends all kinds of messages about its contexts:
  * they meet on no line and on no mutex, so no message keeps a reader waiting.
@@ -330,7 +331,8 @@ static void check(bool tagged, bool messages)
         open_reader(&readers[i], tagged);
     /* What a thread does at its first read only; and then, room in the rings. */
     for (unsigned i = 0; i < READERS; i++)
-        let_read(&readers[i], 'r');
+        for (unsigned n = 0; n < QM_CACHE_EARLY_HITS; n++)
+            let_read(&readers[i], 'r');
     for (unsigned i = 0; i < server.cache->shard_count; i++) {
         pthread_mutex_lock(&server.cache->shards[i].lock);
         qm_shard_drain(&server.cache->shards[i]);
