@@ -22,7 +22,8 @@
  * Threads: every function may be called by any number of threads at the same time
  * unless its comment says otherwise.  The library keeps no threads of its own, and
  * threads need no registration.  Hits take no lock that all readers share and write no
- * memory that all readers write, unless one shard was asked for.  Functions other than
+ * memory that all readers write, unless one shard was asked for; but the first hits of
+ * a block are counted in it.  Functions other than
  * qm_cache_contains() may wait for an RCU grace period now and then (microseconds, or
  * some ten milliseconds if a reader lost its CPU), so they must not be called within a
  * read-side section of urcu-bp.

@@ -103,15 +103,15 @@ stack_backend="file"
 stack_filter=delay # what reads of it take time in
 stack_mariadbd='' # of those that run
 stack_start() {
-    local dir=$1 size=$2 pool=$3 connections=(--connections "$4"); shift 4
-    [ "${connections[1]}" != default ] || connections=()
+    local dir=$1 size=$2 pool=$3 mount_with=(--connections "$4"); shift 4
+    [ "${mount_with[1]}" != default ] || mount_with=()
     rm -rf "${T:?}/data"
     run_for cp -r "$dir/data" "$T/data"
     stack_serve "$dir" "$@"
 
     rm -f "${T:?}/mount.pid"
     QM_PIDS+=("m:$T/device")
-    background "$QUICKMINE" mount -f "${connections[@]}" \
+    background "$QUICKMINE" mount -f "${mount_with[@]}" \
         --pidfile "$T/mount.pid" "$(nbd_uri nbd)" "$T/device" 2>"$T/mount.log"
     stack_mount=$PID
     wait_for 20 eval "[ -s '$T/mount.pid' ] || gone $stack_mount"

@@ -10,7 +10,7 @@ so a request belongs to the read whose bytes it has.
 import collections
 import sys
 
-OWN = 4  # connections: the default of prefetch-threads
+OWN = 1  # connection: of prefetch-connections
 LOW, IDLE = (2, 7), (3, 0)
 EXPECTED = {"default": LOW, "idle": IDLE}
 BLOCK = 4096
