@@ -43,8 +43,7 @@ struct automatic {
 /* The streams of either, whose types are their own. */
 struct qm_stream {
     struct qm_stream *ppm, *readahead;
-    bool hit;                    /* the last access was one: readahead was not told */
-    bool mined;                  /* it was told to ppm */
+    bool mined;                  /* the last access was told to ppm */
     unsigned next;               /* span to be replaced */
     struct qm_span spans[SPANS]; /* of windows asked for ahead of this context */
 };
@@ -165,9 +164,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 {
     struct automatic *a = of(p);
 
-    s->hit = qm_access_is_hit(outcome);
-    if (!s->hit)
-        a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
+    a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
     *work = NULL;
     s->mined =
         !is_scanned(s, block) && !qm_readahead_scans_file(s->readahead, block, SCAN);
@@ -221,10 +218,10 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
                            struct qm_candidate *out, unsigned max)
 {
     struct automatic *a = of(p);
-    unsigned ranges = 0, n;
+    unsigned ranges =
+        a->readahead->ops->candidates(a->readahead, s->readahead, out, max);
+    unsigned n;
 
-    if (!s->hit)
-        ranges = a->readahead->ops->candidates(a->readahead, s->readahead, out, max);
     remember(s, out, ranges);
     n = ranges;
     if (s->mined && n < max)

@@ -278,7 +278,8 @@ TEST(test_early_hits)
     unmake(&w);
 }
 
-/* A reader's stream goes on behind an early hit as if it had not been there. */
+/* A reader's stream goes on behind an early hit as if it had not been there, and early
+ * hits alone are none. */
 TEST(test_early_hit_in_a_stream)
 {
     struct world with = make(16 << 20), without = make(16 << 20);
@@ -297,6 +298,11 @@ TEST(test_early_hit_in_a_stream)
         assert_int_equal(with.n, 0); /* no window is asked for anew */
     }
     assert_true(asked > 0);
+    begin_again(&with);
+    for (uint64_t at = 90000; at < 90100; at++) { /* what is there needs no reading */
+        access_block(&with, at, QM_ACCESS_EARLY_HIT, QM_CANDIDATES_MAX);
+        assert_int_equal(with.n, 0);
+    }
     unmake(&with);
     unmake(&without);
 }

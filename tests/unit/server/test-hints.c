@@ -176,6 +176,24 @@ TEST_WITH(test_standstill, setup, teardown)
     assert_int_equal(stats.waiting, 0);
 }
 
+/* Whether a hit was an early one is known of the read that came first. */
+TEST_WITH(test_early_hits, setup, teardown)
+{
+    const struct qms_hint hint = {.klass = 1};
+
+    for (int early = 0; early < 2; early++) {
+        const struct qm_lookup hit = {.outcome = QM_HIT, .early = early};
+        struct qm_lookup found = {.early = !early};
+        struct qms_hint of;
+        bool counted;
+
+        qms_hints_read(hints, 1 * MS, 1, 7, &hit, false, &of);
+        assert_true(qms_hints_said(hints, 1 * MS, SESSION, 7, &hint, &found, &counted));
+        assert_int_equal(found.outcome, QM_HIT);
+        assert_int_equal(found.early, early);
+    }
+}
+
 /* What its connection's own context was counted for is not handed back. */
 TEST_WITH(test_counted, setup, teardown)
 {
