@@ -68,10 +68,11 @@ struct qm_block {
      * writes (RCU). */
     _Atomic(unsigned char *) bytes;
     atomic_bool hittable;       /* filled and in the main cache */
-    _Atomic unsigned char hits; /* since it came, at most QM_CACHE_EARLY_HITS; two at
-                                   the same moment may count as one */
+    _Atomic unsigned char hits; /* since it came, at most QM_CACHE_EARLY_HITS; a
+                                   reader that is held up may set it back */
 
-    /* The rest only with the shard's mutex held. */
+    /* The rest only with the shard's mutex held; but hand_over() writes to `leaving`,
+     * one memory location with `filled`, when nobody else has the block any more. */
     bool filled : 1;       /* bytes is valid (or would be, in a cache without data) */
     bool leaving : 1;      /* in limbo: to be handed over, evict.aux has the number */
     unsigned char part;    /* enum qm_part */

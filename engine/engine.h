@@ -75,7 +75,7 @@ struct qm_engine {
     uint32_t block_size;    /* bytes; of the prefetcher's configuration, 0: not known */
     uint64_t device_blocks; /* what lies beyond is not prefetched */
     bool prefetches;        /* false: the caller carries no prefetches out */
-    bool on_prefetch_hit;   /* candidates on a prefetch hit, too */
+    bool on_prefetch_hit;   /* as in struct qm_params */
     bool oblivious;         /* level none: classes are not told apart */
     bool blind;             /* the cache does not know what LRU would have read */
     bool bounded; /* `bound` holds: the cache has a shadow for this prefetcher */

@@ -26,8 +26,8 @@ struct qm_params {
     const char *policy;   /* a prefetcher's name; the simulator also has "perfect" */
     const char *eviction; /* of the main cache; the simulator also has "belady" */
     enum qm_level level;
-    bool on_prefetch_hit; /* ask for candidates on prefetch hits, too, not only on
-                             misses */
+    bool on_prefetch_hit; /* ask for candidates on prefetch hits (and early hits, see
+                             QM_EARLY_HITS), too, not only on misses */
     bool throttle;  /* prefetch less for classes that do not benefit, and while the
                        device is busy */
     bool admission; /* prefetch by probability and the load of the device: see

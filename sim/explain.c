@@ -229,7 +229,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     if (outcome == QM_ACCESS_MISS)
         e->counts[reason_of(e, s, block)]++;
     remember(e, s, block);
-    s->asked = outcome == QM_ACCESS_HIT; /* nobody need be asked then */
+    /* Nobody need be asked then. */
+    s->asked = outcome == QM_ACCESS_HIT ||
+               (outcome == QM_ACCESS_EARLY_HIT && !(e->of->ops->flags & QM_EARLY_HITS));
     e->of->ops->access(e->of, s->of, block, outcome, work);
 }
 

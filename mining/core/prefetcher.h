@@ -242,7 +242,8 @@ static inline struct qm_candidate qm_candidate_of(uint64_t block)
 enum qm_prefetcher_flag {
     /* The engine asks it for candidates after every access, hits too: it keeps track of
      * what it asked for, and must see its reader pass.  Without this flag it is asked
-     * on a miss, and on a prefetch hit if the parameters say so. */
+     * on a miss, and on a prefetch hit (and early hits, see QM_EARLY_HITS) if the
+     * parameters say so. */
     QM_ASK_ALWAYS = 1 << 0,
     /* The engine does not tell it of hits (unless QM_ABLATE_MISSES is set): a hit
      * then costs no call and no lock. */

@@ -454,6 +454,20 @@ TEST(explain)
     qm_sim_free(sim);
 }
 
+/* A policy that is not asked after an early hit is not kept back by that. */
+TEST(explain_early_hits)
+{
+    struct qm_sim_config config;
+    struct qm_sim *sim = new_explained(&config, "quickmine");
+
+    read_all(sim, (uint64_t[]){10, 30}, 2);
+    flush(sim);
+    read_all(sim, (uint64_t[]){10, 20, 10, 30}, 4); /* 10 is a hit the second time */
+    assert_missed(sim, QM_REASON_KEPT_BACK, 0);
+    assert_missed(sim, QM_REASON_UNLIKELY_ONCE, 1);
+    qm_sim_free(sim);
+}
+
 /* Rules of the smallest table are lost for what others read, and what was proposed is
  * gone if others read before it is wanted. */
 TEST(explain_rules)
