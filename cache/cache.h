@@ -22,8 +22,8 @@
  * Threads: every function may be called by any number of threads at the same time
  * unless its comment says otherwise.  The library keeps no threads of its own, and
  * threads need no registration.  Hits take no lock that all readers share and write no
- * memory that all readers write, unless one shard was asked for; but the first hits of
- * a block are counted in it.  Functions other than
+ * memory that all readers write, unless one shard was asked for; but a block counts its
+ * early hits.  Functions other than
  * qm_cache_contains() may wait for an RCU grace period now and then (microseconds, or
  * some ten milliseconds if a reader lost its CPU), so they must not be called within a
  * read-side section of urcu-bp.
@@ -71,8 +71,8 @@ enum qm_todo {
     QM_WAIT,  /* qm_cache_wait() for fill, which another caller owns */
 };
 
-/* So many hits on a block, since it came into the cache by a miss or a prefetch, are
- * early ones. */
+/* The first hits on a block, counted from the miss or the prefetch that brought it into
+ * the cache, are called early.  This is how many. */
 #define QM_CACHE_EARLY_HITS 16
 
 struct qm_lookup {

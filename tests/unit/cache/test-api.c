@@ -71,8 +71,8 @@ static bool is_early(struct qm_cache *cache, uint64_t block)
     return found.early;
 }
 
-/* So many hits are early ones, whether the block came by a miss or by a prefetch, and
- * each time that it came. */
+/* The first QM_CACHE_EARLY_HITS hits of a block are early.  It makes no difference if a
+ * miss or a prefetch brought it, and when it comes again, the count begins anew. */
 TEST(test_early_hits)
 {
     struct qm_cache *cache = new_cache(&base);
