@@ -71,7 +71,7 @@ enum { QM_OWNERS = 16 };
 /* How an access ended, in the words of ATC'08 §3.1. */
 enum qm_access {
     QM_ACCESS_HIT,
-    QM_ACCESS_EARLY_HIT, /* the same, of a block that came not long ago (cache.h) */
+    QM_ACCESS_EARLY_HIT, /* one of the first on a block since it came (cache.h) */
     QM_ACCESS_PREFETCH_HIT,
     QM_ACCESS_MISS,
 };
