@@ -2,8 +2,8 @@
 /* prefetcher-readahead.c - reads ahead of sequential streams (tracks.h).
  *
  * Of the blocks of one request only the first that misses counts as a read; the others
- * are what it was asked for with.  Hits are passed over: a stream that goes through what
- * is cached is met again behind it.
+ * are what it was asked for with.  Hits are passed over: a stream that goes through
+ * what is cached is met again behind it.
  *
  * A context that reads a file, of which extents were told (extents.h), is followed in
  * the file: what of its reads adjoins there is sequential, and windows go on where the
