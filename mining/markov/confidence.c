@@ -31,7 +31,9 @@ _Static_assert(FEATURES *WEIGHT_BITS <= 64, "where they are is a word");
 
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15) /* 2^64 by the golden ratio */
 
-#define RATE 0.005f /* how far weights move: forgets in some hundred proposals */
+/* How far weights move: forgets in some tens of proposals.  Found by trying: .01 to .05
+ * miss 1 to 2 % less than .005, and do as well as each other. */
+#define RATE 0.03f
 
 #define ACCURACY      0.73f /* that is aimed at, if nobody says */
 #define THRESHOLD     0.5f  /* at the start */
