@@ -68,7 +68,7 @@ static const struct {
 } ablations[] = {
     {"two", NULL},          {"confidence", "judge"}, {"watch", NULL},
     {"threshold", "price"}, {"lookahead", "chain"},  {"misses", NULL},
-    {"accuracy", "aim"},
+    {"accuracy", "aim"},    {"ages", NULL},
 };
 
 unsigned qm_ablation_find(const char *name)
@@ -83,7 +83,7 @@ unsigned qm_ablation_find(const char *name)
 
 const char *qm_ablation_names(void)
 {
-    return "two, confidence, watch, threshold, lookahead, misses, accuracy";
+    return "two, confidence, watch, threshold, lookahead, misses, accuracy, ages";
 }
 
 void qm_mining_defaults(struct qm_mining_config *config)

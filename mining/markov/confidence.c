@@ -3,9 +3,9 @@
  * yet.
  *
  * A proposal in the table is two words: the block and what was decided, and where the
- * weights of its features are (FEATURES numbers of WEIGHT_BITS bits).  The table has
- * one place a hash, which the newer proposal takes, except that one that is only
- * watched never takes that of one that is being prefetched.  A proposal that was
+ * weights of its features are (FEATURES numbers of WEIGHT_BITS bits, and the age).  The
+ * table has one place a hash, which the newer proposal takes, except that one that is
+ * only watched never takes that of one that is being prefetched.  A proposal that was
  * watched and has to go was of no use.  When two threads write to one place at the same
  * time, weights of another proposal may move; they move back.
  */
@@ -27,7 +27,9 @@ enum {
     REGION_BITS = 8, /* blocks of a region that are alike: 4 MiB of 16 KiB blocks */
 };
 
-_Static_assert(FEATURES *WEIGHT_BITS <= 64, "where they are is a word");
+#define AGE_AT (FEATURES * WEIGHT_BITS) /* bits below it */
+
+_Static_assert(AGE_AT + 4 <= 64 && QM_AGES <= 1 << 4, "where they are is a word");
 
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15) /* 2^64 by the golden ratio */
 
@@ -54,6 +56,7 @@ struct place {
 
 struct qm_confidence {
     _Atomic float weights[FEATURES][WEIGHTS];
+    _Atomic float ages[QM_AGES];
     _Atomic float threshold, accuracy;
     atomic_uint_least64_t mask; /* places in use less one */
     uint64_t most;              /* places */
@@ -108,6 +111,8 @@ static void forget_weights(struct qm_confidence *j, uintptr_t page)
     for (unsigned i = 0; i < FEATURES; i++)
         for (unsigned k = 0; k < WEIGHTS; k++)
             atomic_store_explicit(&j->weights[i][k], 0, memory_order_relaxed);
+    for (unsigned i = 0; i < QM_AGES; i++)
+        atomic_store_explicit(&j->ages[i], 0, memory_order_relaxed);
     if (to > from)
         (void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
@@ -204,8 +209,9 @@ static uint64_t rule_of_class(const struct qm_features *c)
 uint64_t qm_confidence_weights(const struct qm_features *c)
 {
     unsigned depth = c->depth < 7 ? c->depth : 7;
-    uint64_t where = hash(rule_of_class(c));
+    uint64_t where = c->age;
 
+    where = where << WEIGHT_BITS | hash(rule_of_class(c));
     where = where << WEIGHT_BITS | hash(region(c->previous) << 32 ^ region(c->block));
     where = where << WEIGHT_BITS | hash(c->block - c->previous);
     where = where << WEIGHT_BITS | hash((uint64_t)c->klass << 1 | c->after_two);
@@ -220,9 +226,14 @@ static unsigned index_of(uint64_t where, unsigned feature)
     return where >> feature * WEIGHT_BITS & (WEIGHTS - 1);
 }
 
+static unsigned age_of(uint64_t where)
+{
+    return where >> AGE_AT;
+}
+
 float qm_confidence_probability(const struct qm_confidence *j, uint64_t weights)
 {
-    float sum = 0;
+    float sum = atomic_load_explicit(&j->ages[age_of(weights)], memory_order_relaxed);
 
 #pragma GCC unroll 6 /* so that shifts are by constants */
     for (unsigned i = 0; i < FEATURES; i++)
@@ -236,6 +247,13 @@ float qm_confidence_threshold(const struct qm_confidence *j)
     return atomic_load_explicit(&j->threshold, memory_order_relaxed);
 }
 
+static void move(_Atomic float *weight, float by)
+{
+    float was = atomic_load_explicit(weight, memory_order_relaxed);
+
+    atomic_store_explicit(weight, was + by, memory_order_relaxed);
+}
+
 /* Moves what was thought of a proposal towards how it ended. */
 static void learn(struct qm_confidence *j, uint64_t where, bool used)
 {
@@ -243,13 +261,10 @@ static void learn(struct qm_confidence *j, uint64_t where, bool used)
 
     if (qm_confidence_sleeps(j))
         return;
+    move(&j->ages[age_of(where)], by);
 #pragma GCC unroll 6
-    for (unsigned i = 0; i < FEATURES; i++) {
-        _Atomic float *w = &j->weights[i][index_of(where, i)];
-        float was = atomic_load_explicit(w, memory_order_relaxed);
-
-        atomic_store_explicit(w, was + by, memory_order_relaxed);
-    }
+    for (unsigned i = 0; i < FEATURES; i++)
+        move(&j->weights[i][index_of(where, i)], by);
 }
 
 static struct place *place_of(struct qm_confidence *j, uint64_t block)

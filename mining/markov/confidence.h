@@ -27,6 +27,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mining/markov/ages.h"
+
 struct qm_confidence;
 
 /* What is known of a proposal. */
@@ -37,6 +39,7 @@ struct qm_features {
     unsigned since; /* 0 to 3 */
     unsigned rest;  /* counts of its rivals */
     unsigned depth; /* steps ahead: 0 is the next block */
+    unsigned age;   /* of its block, see ages.h */
     float path;     /* the probability of the step before it; 1 if it is the next */
     bool promoted;  /* the reader found its block prefetched: it is on a known path */
     uint32_t klass; /* of the reader */

@@ -42,6 +42,7 @@
 #include "mining/core/trimmed.h"
 #include "mining/core/idle.h"
 #include "mining/markov/accuracy.h"
+#include "mining/markov/ages.h"
 #include "mining/markov/confidence.h"
 #include "mining/markov/table-file.h"
 #include "mining/markov/table.h"
@@ -53,6 +54,7 @@ enum {
     DEPTH_MAX = 32,       /* however late they come */
     STEPS_MAX = 64,       /* blocks seen on the way, an access */
     CONFIDENCE_PART = 32, /* of the memory for rules, the confidence filter's table's */
+    AGES_PART = 32,       /* and that of the ages, which the filter goes by */
 };
 
 #define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says */
@@ -78,6 +80,7 @@ struct ppm {
     struct qm_prefetcher base;
     struct qm_markov *pairs;
     struct qm_confidence *confidence;
+    struct qm_ages *ages;
     _Atomic float depth; /* steps ahead: DEPTH to DEPTH_MAX */
     unsigned ablate;     /* of enum qm_ablation */
     bool (*cached)(void *opaque, uint64_t block);
@@ -155,6 +158,7 @@ static void release(struct ppm *q)
         qm_rules_dir_close(q->dir);
     qm_markov_free(q->pairs);
     qm_confidence_free(q->confidence);
+    qm_ages_free(q->ages);
     free(q);
 }
 
@@ -169,15 +173,21 @@ static int destroy(struct qm_prefetcher *p)
     return r;
 }
 
+static uint64_t bytes_beside_pairs(const struct ppm *q)
+{
+    return qm_confidence_bytes(q->confidence) + qm_ages_bytes(q->ages);
+}
+
 static void limit(struct ppm *q, uint64_t bytes)
 {
-    uint64_t confidence;
+    uint64_t other;
 
     if (bytes < qm_confidence_least())
         bytes = 0; /* nothing is proposed */
     qm_confidence_set_bytes(q->confidence, bytes / CONFIDENCE_PART);
-    confidence = qm_confidence_bytes(q->confidence);
-    qm_markov_set_bytes(q->pairs, bytes > confidence ? bytes - confidence : 0);
+    qm_ages_set_bytes(q->ages, bytes / AGES_PART);
+    other = bytes_beside_pairs(q);
+    qm_markov_set_bytes(q->pairs, bytes > other ? bytes - other : 0);
 }
 
 static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
@@ -197,7 +207,8 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         return r;
     q = calloc(1, sizeof *q);
     if (!q || !(q->confidence = qm_confidence_new(most / CONFIDENCE_PART)) ||
-        !(q->pairs = qm_markov_new(most - qm_confidence_bytes(q->confidence)))) {
+        !(q->ages = qm_ages_new(most / AGES_PART)) ||
+        !(q->pairs = qm_markov_new(most - bytes_beside_pairs(q)))) {
         snprintf(err, len, "%s", strerror(ENOMEM));
         r = ENOMEM;
     } else if (config->rules_dir) {
@@ -279,6 +290,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         return;
     if (outcome == QM_ACCESS_MISS)
         qm_confidence_missed(q->confidence, block);
+    qm_ages_note(q->ages, block);
     qm_trimmed_revive(&q->forgotten, block);
     if (s->seen > 0 && s->last[0] == block)
         return;
@@ -372,6 +384,11 @@ static bool knows(struct qm_prefetcher *p, const struct qm_stream *s, uint64_t b
                number);
 }
 
+static unsigned age_of(const struct ppm *q, uint64_t block)
+{
+    return q->ablate & QM_ABLATE_AGES ? QM_AGE_UNKNOWN : qm_ages_find(q->ages, block);
+}
+
 /* Proposes what may follow a step. */
 static void follow(struct search *s, const struct step *from)
 {
@@ -394,6 +411,7 @@ static void follow(struct search *s, const struct step *from)
             .since = pair->since,
             .rest = pair->rest,
             .depth = from->depth,
+            .age = age_of(s->q, region_of(from->block) + pair->block),
             .path = from->probability,
             .promoted = s->stream->promoted,
             .klass = s->stream->klass,
@@ -508,8 +526,8 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
     qm_markov_get_stats(q->pairs, &pairs);
     *out = (struct qm_mining_stats){
         .rules = pairs.held,
-        .rules_bytes = pairs.bytes + qm_confidence_bytes(q->confidence),
-        .rules_limit = pairs.most + qm_confidence_bytes(q->confidence),
+        .rules_bytes = pairs.bytes + bytes_beside_pairs(q),
+        .rules_limit = pairs.most + bytes_beside_pairs(q),
         .marginal = atomic_load_explicit(&q->marginal, memory_order_relaxed),
         .evicted = pairs.evicted,
         .saves = atomic_load(&q->saves),

@@ -38,6 +38,34 @@ TEST_ON(test_untrained, confidence, struct qm_confidence *j)
                 qm_confidence_threshold(j)); /* it may try */
 }
 
+/* A block that was read a moment ago is in its reader's own cache: that counts whatever
+ * else is known of it, and is learned once for all. */
+TEST_ON(test_ages, confidence, struct qm_confidence *j)
+{
+    struct qm_features features = features_of(0);
+    float before;
+
+    for (uint64_t b = 0; b < 200; b++) {
+        features = (struct qm_features){.klass = (uint32_t)b,
+                                        .previous = b << 20,
+                                        .block = b << 21,
+                                        .count = 1 + b % 15,
+                                        .age = b % 2 ? 3 : 9};
+        propose(j, features, true, b % 2 == 0);
+    }
+    features = (struct qm_features){
+        .klass = 4711, .previous = UINT64_C(7) << 30, .block = UINT64_C(9) << 30};
+    features.age = 3;
+    before = probability_of(j, &features);
+    features.age = 9;
+    assert_true(probability_of(j, &features) > before + .2f);
+    /* Without memory that is forgotten, too. */
+    qm_confidence_set_bytes(j, 0);
+    before = probability_of(j, &features);
+    features.age = 3;
+    assert_true(probability_of(j, &features) == before);
+}
+
 /* What others prefetch in vain does not make it ask for more, and what is used makes it
  * ask for less. */
 TEST(test_beside)

@@ -432,6 +432,57 @@ TEST_ON(test_random, ppm, struct qm_prefetcher *p)
     assert_true(stats_of(p).rules_bytes <= MIB);
 }
 
+/* A reader with a cache of its own reads A, and then B, unless it has read B lately.
+ * Of the last hundred times of either kind, how often B was asked for after A. */
+static void read_with_cache(struct qm_prefetcher *p, unsigned asked[2])
+{
+    enum { A = 1, B = 2, TIMES = 600 };
+    struct qm_stream *s = begin(p);
+    struct rng rng = {3};
+    uint64_t other = 1000;
+    unsigned of[2] = {0};
+
+    asked[0] = asked[1] = 0;
+    for (unsigned i = 0; i < TIMES || of[0] < 100 || of[1] < 100; i++) {
+        unsigned lately = (unsigned)rng_below(&rng, 2);
+
+        for (unsigned k = 0; k < (lately ? 16 : 256); k++)
+            step(p, s, other++, QM_ACCESS_MISS);
+        bool wanted = asked_for(step(p, s, A, QM_ACCESS_MISS), B);
+        if (i >= TIMES && of[lately]++ < 100)
+            asked[lately] += wanted;
+        if (wanted)
+            p->ops->ended(p, B, 0, 0, lately ? QM_FATE_UNUSED : QM_FATE_USED);
+        if (!lately || i == 0)
+            step(p, s, B, wanted ? QM_ACCESS_PREFETCH_HIT : QM_ACCESS_MISS);
+    }
+    end(p, s);
+}
+
+TEST(test_ages)
+{
+    struct qm_mining_config config;
+    struct qm_prefetcher *p;
+    unsigned asked[2];
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.rules_memory = MIB;
+    for (unsigned without = 0; without < 2; without++) {
+        config.ablate = without ? QM_ABLATE_AGES : 0;
+        assert_int_equal(
+            qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err), 0);
+        read_with_cache(p, asked);
+        if (without) {
+            assert_in_range(asked[0], 30, 70);
+            assert_in_range(asked[1], 30, 70);
+        } else {
+            assert_true(asked[0] > 90 && asked[1] < 30);
+        }
+        p->ops->destroy(p);
+    }
+}
+
 /* Memory for rules has bounds, and a default. */
 TEST(test_config)
 {
@@ -454,8 +505,9 @@ TEST(test_config)
 /* Each part that can be left out has a name, and some an old one. */
 TEST(test_ablation_names)
 {
-    static const char *const names[] = {
-        "two", "confidence", "watch", "threshold", "lookahead", "misses", "accuracy"};
+    static const char *const names[] = {"two",       "confidence", "watch",
+                                        "threshold", "lookahead",  "misses",
+                                        "accuracy",  "ages"};
 
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         assert_int_equal(qm_ablation_find(names[i]), 1 << i);
