@@ -321,6 +321,16 @@ static void owners(struct qm_prefetcher *p, unsigned there)
     e->of->ops->owners(e->of, there);
 }
 
+static void resume(struct qm_stream *s, const struct qm_stream *other)
+{
+    struct qm_stream as = *other;
+
+    as.of = s->of;
+    if (other->n > 0)
+        *s = as;
+    s->ops->resume(s->of, other->of);
+}
+
 static void set_degree(struct qm_prefetcher *p, unsigned degree)
 {
     struct qm_explain *e = explain_of(p);
@@ -398,6 +408,7 @@ struct qm_explain *qm_explain_new(struct qm_prefetcher *prefetcher)
         HAS(kept),
         HAS(own),
         HAS(owners),
+        HAS(resume),
         HAS(set_degree),
         HAS(save),
         HAS(forget),

@@ -141,6 +141,12 @@ static void own(struct qm_stream *s, unsigned owner)
     qm_prefetcher_ppm.own(s->ppm, owner);
 }
 
+/* Where a statement's scan has come to says nothing of the next statement's. */
+static void resume(struct qm_stream *s, const struct qm_stream *other)
+{
+    qm_prefetcher_ppm.resume(s->ppm, other->ppm);
+}
+
 static void owners(struct qm_prefetcher *p, unsigned there)
 {
     qm_prefetcher_ppm.owners(of(p)->ppm, there);
@@ -315,6 +321,7 @@ const struct qm_prefetcher_ops qm_prefetcher_auto = {
     .discard = qm_idle_discard,
     .own = own,
     .owners = owners,
+    .resume = resume,
     .save = save,
     .forget = forget,
     .extents = extents,

@@ -23,6 +23,22 @@ static struct qm_context *find_target(enum qm_level level, struct qm_context *co
     return (unsigned)target->kind == kind ? target : context;
 }
 
+/* What a transaction's statement reads goes on where the transaction is; and when it
+ * has ended, the transaction is where it was. */
+static void resume(struct qm_prefetcher *prefetcher, const struct qm_context *context,
+                   bool begins)
+{
+    const struct qm_context *parent = context->parent;
+
+    if (!prefetcher->ops->resume || !parent || parent->kind != QM_TRANSACTION ||
+        !parent->stream || !context->stream)
+        return;
+    if (begins)
+        prefetcher->ops->resume(context->stream, parent->stream);
+    else
+        prefetcher->ops->resume(parent->stream, context->stream);
+}
+
 int qm_context_begin(struct qm_prefetcher *prefetcher, enum qm_level level,
                      struct qm_context *parent, enum qm_kind kind, uint32_t klass,
                      uint64_t id, void *user, struct qm_context **context)
@@ -45,6 +61,7 @@ int qm_context_begin(struct qm_prefetcher *prefetcher, enum qm_level level,
             free(c);
             return ENOMEM;
         }
+        resume(prefetcher, c, true);
     }
     if (parent) {
         cds_list_add_tail(&c->siblings, &parent->children);
@@ -111,6 +128,7 @@ static void end_one(struct qm_prefetcher *prefetcher, struct qm_context *context
 {
     struct qm_work *work = NULL;
     if (context->stream) {
+        resume(prefetcher, context, false);
         prefetcher->ops->end(prefetcher, context->stream, &work);
         context->stream = NULL;
     }

@@ -325,6 +325,11 @@ struct qm_prefetcher_ops {
     void (*own)(struct qm_stream *stream, unsigned owner);
     void (*owners)(struct qm_prefetcher *p, unsigned there);
 
+    /* The stream goes on where another one is, of another class perhaps: what it reads
+     * next follows what that one read last.  NULL: sequences have nothing to do with
+     * each other. */
+    void (*resume)(struct qm_stream *stream, const struct qm_stream *other);
+
     /* Sets how many candidates an access has at most; no other call is in progress but
      * learn().  NULL: there is no such number, or it cannot change. */
     void (*set_degree)(struct qm_prefetcher *p, unsigned degree);

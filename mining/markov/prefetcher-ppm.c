@@ -43,6 +43,7 @@
 #include "mining/core/idle.h"
 #include "mining/markov/accuracy.h"
 #include "mining/markov/ages.h"
+#include "mining/markov/beginnings.h"
 #include "mining/markov/confidence.h"
 #include "mining/markov/table-file.h"
 #include "mining/markov/table.h"
@@ -88,6 +89,7 @@ struct ppm {
     float (*threshold)(void *opaque);
     void *opaque;
     struct qm_accuracy accuracy;
+    struct qm_beginnings beginnings;
     struct qm_trimmed forgotten;
     struct qm_rules_dir *dir; /* NULL: rules are in memory */
     pthread_mutex_t saving;   /* one at a time */
@@ -102,6 +104,7 @@ struct qm_stream {
     unsigned seen;    /* up to 2 */
     uint64_t last[2]; /* the last block, and the one before it */
     bool promoted;    /* the last one was there */
+    bool resumed;     /* the last ones are another's, and it has read nothing yet */
     bool fresh;       /* it has just come: there are candidates */
 };
 
@@ -234,6 +237,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->ablate = config->ablate;
     atomic_init(&q->depth, DEPTH);
     qm_accuracy_init(&q->accuracy);
+    qm_beginnings_init(&q->beginnings);
     qm_trimmed_init(&q->forgotten);
     *p = &q->base;
     return 0;
@@ -251,6 +255,16 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
 static void own(struct qm_stream *s, unsigned owner)
 {
     s->owner = owner;
+}
+
+static void resume(struct qm_stream *s, const struct qm_stream *other)
+{
+    if (other->seen == 0)
+        return;
+    s->seen = other->seen;
+    s->last[0] = other->last[0];
+    s->last[1] = other->last[1];
+    s->resumed = true;
 }
 
 static void owners(struct qm_prefetcher *p, unsigned there)
@@ -273,6 +287,40 @@ static enum qm_markov_known learn_pair(struct ppm *q, const struct qm_stream *s,
     return qm_markov_learn(q->pairs, s->owner, key, block - region_of(block));
 }
 
+static bool has(const struct qm_markov_pair *pairs, unsigned n, uint64_t block)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (pairs[i].block == block)
+            return true;
+    }
+    return false;
+}
+
+static bool knows(struct qm_prefetcher *p, const struct qm_stream *s, uint64_t block)
+{
+    struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
+    struct ppm *q = of(p);
+    uint64_t number = block - region_of(block);
+
+    if (s->seen == 0 || region_of(block) != region_of(s->last[0]))
+        return false;
+    if (has(found, qm_markov_find(q->pairs, qm_markov_key1(s->last[0]), found), number))
+        return true;
+    return s->seen > 1 &&
+           has(found,
+               qm_markov_find(q->pairs, qm_markov_key2(s->last[1], s->last[0]), found),
+               number);
+}
+
+/* Whether what a resumed stream reads first is taken to follow what was read before. */
+static bool goes_on(struct ppm *q, const struct qm_stream *s, uint64_t block)
+{
+    if (!qm_beginnings_samples(s->last[0]))
+        return qm_beginnings_pay(&q->beginnings, s->klass);
+    qm_beginnings_count(&q->beginnings, s->klass, knows(&q->base, s, block));
+    return true;
+}
+
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
 {
     qm_trimmed_add(&of(p)->forgotten, block, count);
@@ -292,6 +340,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         qm_confidence_missed(q->confidence, block);
     qm_ages_note(q->ages, block);
     qm_trimmed_revive(&q->forgotten, block);
+    if (s->resumed && !goes_on(q, s, block))
+        s->seen = 0;
+    s->resumed = false;
     if (s->seen > 0 && s->last[0] == block)
         return;
     if (s->seen > 0)
@@ -357,31 +408,6 @@ static void propose(struct search *s, const struct step *from,
     if (accepted)
         s->out[s->found++] = (struct qm_candidate){
             .block = features->block, .count = 1, .probability = probability};
-}
-
-static bool has(const struct qm_markov_pair *pairs, unsigned n, uint64_t block)
-{
-    for (unsigned i = 0; i < n; i++) {
-        if (pairs[i].block == block)
-            return true;
-    }
-    return false;
-}
-
-static bool knows(struct qm_prefetcher *p, const struct qm_stream *s, uint64_t block)
-{
-    struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
-    struct ppm *q = of(p);
-    uint64_t number = block - region_of(block);
-
-    if (s->seen == 0 || region_of(block) != region_of(s->last[0]))
-        return false;
-    if (has(found, qm_markov_find(q->pairs, qm_markov_key1(s->last[0]), found), number))
-        return true;
-    return s->seen > 1 &&
-           has(found,
-               qm_markov_find(q->pairs, qm_markov_key2(s->last[1], s->last[0]), found),
-               number);
 }
 
 static unsigned age_of(const struct ppm *q, uint64_t block)
@@ -546,6 +572,7 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .begin = begin,
     .own = own,
     .owners = owners,
+    .resume = resume,
     .access = access_block,
     .candidates = candidates,
     .end = end,

@@ -265,3 +265,178 @@ TEST(test_prefetcher_none)
     assert_int_equal(stats_of(p).sequences, 0);
     p->ops->destroy(p);
 }
+
+/* Two queries in the parent, one after the other; whether what the second one read
+ * first last time is asked for when the first one has read its last. */
+static bool second_is_foreseen(struct qm_prefetcher *p, struct qm_context *parent)
+{
+    static const uint64_t reads[2][2] = {{10, 25}, {13, 99}};
+    uint64_t asked[8];
+    unsigned n;
+    bool found = false;
+
+    for (unsigned q = 0; q < 2; q++) {
+        struct qm_context *query =
+            open_in(p, QM_LEVEL_INNERMOST, parent, QM_QUERY, 10 + q);
+
+        for (unsigned i = 0; i < 2; i++) {
+            read_in(p, QM_LEVEL_INNERMOST, query, reads[q][i]);
+            n = candidate_blocks(p, query->stream, 8, asked);
+            for (unsigned k = 0; q == 0 && i == 1 && k < n; k++)
+                found |= asked[k] == 13;
+        }
+        qm_context_end(p, query, NULL, NULL);
+    }
+    return found;
+}
+
+/* The statements of a transaction go on where the one before them was, those of a
+ * connection and of another transaction do not. */
+TEST(test_statements)
+{
+    static const char *const policies[] = {"ppm", "auto"};
+    static const enum qm_kind kinds[] = {QM_TRANSACTION, QM_CONNECTION, QM_THREAD};
+
+    for (unsigned i = 0; i < 2; i++) {
+        for (unsigned k = 0; k < 3; k++) {
+            struct qm_prefetcher *p;
+            struct qm_mining_config config;
+            struct qm_context *root, *parent;
+            char err[256];
+
+            qm_mining_defaults(&config);
+            assert_int_equal(
+                qm_prefetcher_find(policies[i])->create(&config, &p, err, sizeof err),
+                0);
+            root = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_CONNECTION, 1);
+            for (unsigned n = 0; n < 2; n++) {
+                parent = open_in(p, QM_LEVEL_INNERMOST, root, kinds[k], 2);
+                assert_int_equal(second_is_foreseen(p, parent),
+                                 n > 0 && kinds[k] == QM_TRANSACTION);
+                qm_context_end(p, parent, NULL, NULL);
+            }
+            /* What one transaction read first does not follow what the last one read.
+             */
+            parent = open_in(p, QM_LEVEL_INNERMOST, root, QM_TRANSACTION, 3);
+            struct qm_context *query =
+                open_in(p, QM_LEVEL_INNERMOST, parent, QM_QUERY, 4);
+            uint64_t asked[8];
+
+            read_in(p, QM_LEVEL_INNERMOST, query, 99);
+            assert_int_equal(candidate_blocks(p, query->stream, 8, asked), 0);
+            qm_context_end(p, root, NULL, NULL);
+            p->ops->destroy(p);
+        }
+    }
+}
+
+/* What a transaction reads between its statements is of the same sequence. */
+TEST(test_between_statements)
+{
+    struct qm_mining_config config;
+    struct qm_prefetcher *p;
+    uint64_t asked[8];
+    char err[256];
+
+    qm_mining_defaults(&config);
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
+                     0);
+    for (unsigned n = 0; n < 2; n++) {
+        struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+        struct qm_context *query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 2);
+        struct qm_context *idle = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 3);
+
+        read_in(p, QM_LEVEL_INNERMOST, query, 10);
+        qm_context_end(p, query, NULL, NULL);
+        qm_context_end(p, idle, NULL, NULL); /* it has read nothing */
+        read_in(p, QM_LEVEL_INNERMOST, t, 25);
+        query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 4);
+        read_in(p, QM_LEVEL_INNERMOST, query, 13);
+        qm_context_end(p, t, NULL, NULL);
+    }
+    struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+
+    read_in(p, QM_LEVEL_INNERMOST, t, 10);
+    assert_int_equal(candidate_blocks(p, t->stream, 8, asked), 2);
+    assert_int_equal(asked[0], 25);
+    assert_int_equal(asked[1], 13);
+    qm_context_end(p, t, NULL, NULL);
+    p->ops->destroy(p);
+}
+
+/* Whether three blocks are read by one statement or by two: the rules are the same. */
+TEST(test_divided)
+{
+    static const uint64_t reads[] = {10, 25, 13};
+    struct qm_mining_config config;
+    struct qm_mining_stats stats;
+    struct qm_prefetcher *p;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
+                     0);
+    for (unsigned first = 1; first <= 3; first++) {
+        struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+        struct qm_context *query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 2);
+
+        for (unsigned i = 0; i < 3; i++) {
+            if (i == first) {
+                qm_context_end(p, query, NULL, NULL);
+                query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 3);
+            }
+            read_in(p, QM_LEVEL_INNERMOST, query, reads[i]);
+        }
+        qm_context_end(p, t, NULL, NULL);
+        p->ops->stats(p, &stats);
+        assert_int_equal(stats.rules, 3);
+    }
+    p->ops->destroy(p);
+}
+
+/* A transaction of two statements, which read two blocks each: the i-th of its kind. */
+static void run_transaction(struct qm_prefetcher *p, uint64_t i)
+{
+    struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+
+    for (uint64_t q = 0; q < 2; q++) {
+        struct qm_context *query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 2);
+
+        read_in(p, QM_LEVEL_INNERMOST, query, 4 * i + 2 * q);
+        read_in(p, QM_LEVEL_INNERMOST, query, 4 * i + 2 * q + 1);
+        qm_context_end(p, query, NULL, NULL);
+    }
+    qm_context_end(p, t, NULL, NULL);
+}
+
+/* Where what a statement reads first never comes again, it is soon learned behind few
+ * blocks only; where it does, behind all, those of other transactions, too. */
+TEST(test_beginnings)
+{
+    enum { TIMES = 4000, RULES = 5, WITHIN = 2 }; /* of a transaction; of statements */
+    struct qm_mining_config config;
+
+    qm_mining_defaults(&config);
+    for (unsigned again = 0; again < 2; again++) {
+        struct qm_mining_stats before, after;
+        struct qm_prefetcher *p;
+        char err[256];
+
+        assert_int_equal(
+            qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err), 0);
+        for (uint64_t i = 0; i < TIMES; i++)
+            run_transaction(p, again ? i % 100 : i);
+        p->ops->stats(p, &before);
+        for (uint64_t i = TIMES; i < 2 * TIMES; i++)
+            run_transaction(p, again ? TIMES + i % 500 : i);
+        p->ops->stats(p, &after);
+        if (again) {
+            assert_int_equal(before.rules, 100 * RULES);
+            assert_int_equal(after.rules, (100 + 500) * RULES);
+        } else {
+            assert_in_range(after.rules - before.rules, TIMES * (WITHIN + .2),
+                            TIMES * (WITHIN + .6));
+        }
+        p->ops->destroy(p);
+    }
+}
