@@ -74,8 +74,8 @@
 #define MOST_PART  4  /* at most */
 
 /* What rules take at least, about: their table a 32nd of the most that it was made for
- * (mining/markov/table.h), the confidence filter some KiB, and readahead a quarter of
- * all. */
+ * (mining/markov/table.h), the confidence filter and the ages some KiB, and readahead a
+ * quarter of all. */
 #define TABLE_PART  24
 #define TABLE_LEAST (UINT64_C(40) << 10)
 

@@ -2,8 +2,10 @@
 /* ages.c - a table of lines of words: a tag, which is never 0, and the low bits of a
  * time.
  *
- * Time is counted in units of 1 << unit reads.  In a large table these are more than
- * one read, so that the time's bits do not go round before the word has given way.
+ * Time is counted in units of a quarter of the reads of the second age, so that they
+ * tell ages apart well, and the bits go round as seldom as can be: after more than a
+ * hundred times as many reads as there are words.  What is half as old as that goes
+ * when its line is noted in.
  */
 #define XXH_INLINE_ALL
 #include "mining/markov/ages.h"
@@ -16,29 +18,29 @@
 
 enum {
     WAYS = 8,
-    TIME_BITS = 24,
+    TIME_BITS = 20,
     TAG_BITS = 32 - TIME_BITS,
-    ROUND = 3, /* time goes round after 1 << ROUND times as many reads as there are
-                  words, or later */
-    LAST = 2,  /* the last known age begins at 1 << LAST times that many */
+    LAST = 2,  /* the last known age begins at 1 << LAST reads for each word */
     FIRST = 3, /* the first one is of less than 1 << FIRST reads, or more */
-};
-
-struct line {
-    _Atomic uint32_t words[WAYS];
+    CACHE_LINE = 64,
 };
 
 #define TIMES (1u << TIME_BITS)
 #define TAGS  ((1u << TAG_BITS) - 1)
+
+struct line {
+    _Atomic uint32_t words[WAYS];
+};
 
 struct qm_ages {
     void *memory; /* that the lines are in */
     struct line *lines;
     uint64_t most;              /* lines there can be; a power of two, as are */
     atomic_uint_least64_t mask; /* those in use, less one */
-    unsigned unit;
-    unsigned first; /* the binary logarithm of the least of the second age */
-    atomic_uint_least64_t now;
+    unsigned first;            /* the binary logarithm of the least of the second age */
+    unsigned unit;             /* and of the reads of a unit of time */
+    char apart[CACHE_LINE];    /* what all write to from what all read */
+    atomic_uint_least64_t now; /* reads */
 };
 
 static uint64_t lines_of(uint64_t bytes)
@@ -59,10 +61,10 @@ struct qm_ages *qm_ages_new(uint64_t bytes)
         return NULL;
     a->most = lines_of(bytes);
     bits = (unsigned)__builtin_ctzll(a->most * WAYS);
-    a->unit = bits + ROUND > TIME_BITS ? bits + ROUND - TIME_BITS : 0;
     a->first = FIRST;
     if (bits + LAST > FIRST + QM_AGE_UNKNOWN - 2)
         a->first = bits + LAST - (QM_AGE_UNKNOWN - 2);
+    a->unit = a->first - 2;
     atomic_init(&a->mask, a->most - 1);
     /* calloc(), as aligned_alloc() has no zeros, and writing them would take memory at
      * once. */
@@ -88,19 +90,34 @@ static uint64_t lines_in_use(const struct qm_ages *a)
     return atomic_load_explicit(&a->mask, memory_order_relaxed) + 1;
 }
 
-/* The lines from n on are not in use any more.  They are empty when they are used
- * again, wherever pages begin: else what is known would depend on addresses. */
-static void give_back(struct qm_ages *a, uint64_t n, uint64_t had)
+static uint32_t load(const struct line *line, unsigned i)
+{
+    return atomic_load_explicit(&line->words[i], memory_order_relaxed);
+}
+
+static void store(struct line *line, unsigned i, uint32_t word)
+{
+    atomic_store_explicit(&line->words[i], word, memory_order_relaxed);
+}
+
+/* These lines are not in use any more; what is in them does not matter. */
+static void give_back(const struct line *from, const struct line *to)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = ((uintptr_t)&a->lines[n] + page - 1) / page * page;
-    uintptr_t to = (uintptr_t)&a->lines[had] / page * page;
+    uintptr_t begin = ((uintptr_t)from + page - 1) / page * page;
+    uintptr_t end = (uintptr_t)to / page * page;
 
-    for (uint64_t i = n; i < had; i++)
-        for (unsigned k = 0; k < WAYS; k++)
-            atomic_store_explicit(&a->lines[i].words[k], 0, memory_order_relaxed);
-    if (to > from)
-        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+    if (end > begin)
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+/* A block may be in any of these lines that its hash says when there are `to`: it is in
+ * all of them. */
+static void multiply(struct qm_ages *a, uint64_t from, uint64_t to)
+{
+    for (uint64_t n = from; n < to; n++)
+        for (unsigned i = 0; i < WAYS; i++)
+            store(&a->lines[n], i, load(&a->lines[n % from], i));
 }
 
 void qm_ages_set_bytes(struct qm_ages *a, uint64_t bytes)
@@ -109,14 +126,21 @@ void qm_ages_set_bytes(struct qm_ages *a, uint64_t bytes)
 
     if (n > a->most)
         n = a->most;
+    if (n > had)
+        multiply(a, had, n);
     atomic_store_explicit(&a->mask, n - 1, memory_order_relaxed);
     if (n < had)
-        give_back(a, n, had);
+        give_back(&a->lines[n], &a->lines[had]);
 }
 
 uint64_t qm_ages_bytes(const struct qm_ages *a)
 {
-    return sizeof *a + (lines_in_use(a) + 1) * sizeof(struct line);
+    return (lines_in_use(a) + 1) * sizeof(struct line);
+}
+
+uint64_t qm_ages_least(void)
+{
+    return 2 * sizeof(struct line);
 }
 
 static uint64_t hash(uint64_t block)
@@ -134,54 +158,58 @@ static uint32_t tag_of(uint64_t h)
     return (uint32_t)(h >> 32) % TAGS + 1;
 }
 
-/* Of a word, in units; now is in reads. */
-static uint32_t age_of(const struct qm_ages *a, uint32_t word, uint64_t now)
+/* Of a word, in units; now as well.  What another thread has noted since now was asked
+ * for is of this moment. */
+static uint32_t age_of(uint32_t word, uint32_t now)
 {
-    return ((uint32_t)(now >> a->unit) - word) % TIMES;
-}
+    uint32_t age = (now - word) % TIMES;
 
-static uint32_t load(const struct line *line, unsigned i)
-{
-    return atomic_load_explicit(&line->words[i], memory_order_relaxed);
+    return age < TIMES - TIMES / 16 ? age : 0;
 }
 
 void qm_ages_note(struct qm_ages *a, uint64_t block)
 {
-    uint64_t now = atomic_fetch_add_explicit(&a->now, 1, memory_order_relaxed);
     uint64_t h = hash(block);
     struct line *line = line_of(a, h);
+    uint32_t now =
+        (uint32_t)(atomic_fetch_add_explicit(&a->now, 1, memory_order_relaxed) >>
+                   a->unit);
     uint32_t tag = tag_of(h), oldest = 0;
     unsigned at = 0;
 
     for (unsigned i = 0; i < WAYS; i++) {
-        uint32_t word = load(line, i);
+        uint32_t word = load(line, i), age = age_of(word, now);
 
         if (word >> TIME_BITS == tag) {
             at = i;
             break;
         }
-        if (age_of(a, word, now) >= oldest) {
-            oldest = age_of(a, word, now);
+        if (word != 0 && age >= TIMES / 2)
+            store(line, i, word = 0);
+        if (word == 0)
+            age = TIMES;
+        if (age >= oldest) {
+            oldest = age;
             at = i;
         }
     }
-    atomic_store_explicit(&line->words[at],
-                          tag << TIME_BITS | (uint32_t)(now >> a->unit) % TIMES,
-                          memory_order_relaxed);
+    store(line, at, tag << TIME_BITS | now % TIMES);
 }
 
 unsigned qm_ages_find(const struct qm_ages *a, uint64_t block)
 {
-    uint64_t now = atomic_load_explicit(&a->now, memory_order_relaxed), age;
-    uint64_t h = hash(block);
+    uint32_t now =
+        (uint32_t)(atomic_load_explicit(&a->now, memory_order_relaxed) >> a->unit);
+    uint64_t h = hash(block), age;
     const struct line *line = line_of(a, h);
-    uint32_t tag = tag_of(h);
     unsigned n;
 
     for (unsigned i = 0; i < WAYS; i++) {
-        if (load(line, i) >> TIME_BITS != tag)
+        uint32_t word = load(line, i);
+
+        if (word >> TIME_BITS != tag_of(h))
             continue;
-        age = (uint64_t)age_of(a, load(line, i), now) << a->unit >> a->first;
+        age = (uint64_t)age_of(word, now) << a->unit >> a->first;
         n = age > 0 ? 64 - (unsigned)__builtin_clzll(age) : 0;
         return n < QM_AGE_UNKNOWN ? n : QM_AGE_UNKNOWN - 1;
     }

@@ -3,14 +3,15 @@
  *
  * Most readers have a cache of their own: a database's buffer pool, a file system's
  * page cache.  They do not read a block again before that cache has dropped it,
- * whatever has followed what before.  How long that takes nobody says, but an age tells
- * it to who learns from the fate of prefetches (confidence.h).  Where the reader's
- * cache is larger than ours, that is most of what our cache does not tell.  (What a
- * client's cache does to the reads below it: Wong and Wilkes, USENIX ATC'02.)
+ * whatever has followed what before.  How long that takes nobody says, but an age lets
+ * the confidence filter learn it (confidence.h).  Where the reader's cache is larger
+ * than ours, that is most of what our cache does not tell.  (What a client's cache does
+ * to the reads below it: Wong and Wilkes, USENIX ATC'02.)
  *
- * The clock is the number of reads noted.  A block is in one line of the table; in a
- * full line the one that was read longest ago is forgotten.  One block in some hundreds
- * is taken for another of its line.
+ * The clock is the number of reads noted: those that a policy is told of, which are not
+ * those of blocks that are hit again and again, nor those of scans.  A block is in one
+ * line of the table; in a full line the one that was read longest ago is forgotten. One
+ * block in some hundreds is taken for another of its line.
  *
  * Noting and asking may be done by any number of threads at a time.  There are no
  * locks: of two that note in the same line at the same time, one may be lost.
@@ -33,10 +34,13 @@ struct qm_ages *qm_ages_new(uint64_t bytes);
 void qm_ages_free(struct qm_ages *ages); /* NULL is fine */
 
 /* Sets its size to `bytes`, at most what it was made for, at least a line.  Of what was
- * noted, about what the smaller of both sizes can hold is still known.  Whole pages are
- * given back to the system.  One call at a time. */
+ * noted, what the smaller of both sizes can hold is still known.  Whole pages are given
+ * back to the system.  Takes some 10 ns a line of 32 bytes that is added.  One call at
+ * a time. */
 void qm_ages_set_bytes(struct qm_ages *ages, uint64_t bytes);
+/* That it takes beside itself; and at least. */
 uint64_t qm_ages_bytes(const struct qm_ages *ages);
+uint64_t qm_ages_least(void);
 
 /* Block is read. */
 void qm_ages_note(struct qm_ages *ages, uint64_t block);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ages: how many reads ago a block was read last. */
 #include "mining/markov/ages.h"
+#include <stdio.h>
+#include <unistd.h>
+
 #include "testing.h"
 
 enum { WORDS = 1 << 12, BYTES = WORDS * 4 };
@@ -17,8 +20,8 @@ TEST_ON(test_octaves, ages, struct qm_ages *ages)
 {
     static const struct {
         unsigned after, age;
-    } cases[] = {{0, 0},  {7, 0},  {8, 1},   {15, 1},
-                 {16, 2}, {31, 2}, {512, 7}, {1023, 7}};
+    } cases[] = {{0, 0},  {5, 0},  {10, 1},  {13, 1},
+                 {20, 2}, {28, 2}, {600, 7}, {900, 7}};
     uint64_t next = 1000;
 
     assert_int_equal(qm_ages_find(ages, 5), QM_AGE_UNKNOWN);
@@ -45,7 +48,7 @@ TEST_ON(test_span, ages, struct qm_ages *ages)
         wrong += qm_ages_find(ages, b) < QM_AGE_UNKNOWN;
     assert_true(known > WORDS / 2 * 98 / 100);
     assert_true(late < WORDS / 2 / 10);
-    assert_true(wrong < WORDS / 20);
+    assert_true(wrong < WORDS / 200);
 }
 
 /* A block that is read again takes no second word: others stay. */
@@ -76,7 +79,6 @@ TEST_ON(test_size, ages, struct qm_ages *ages)
     for (uint64_t b = 0; b < next; b++)
         known += qm_ages_find(ages, b) < QM_AGE_UNKNOWN;
     assert_true(known > WORDS / 8 && known < WORDS / 2);
-    /* What is beyond it is empty when it is used again. */
     qm_ages_set_bytes(ages, 2 * BYTES);
     assert_int_equal(qm_ages_bytes(ages), most);
     known = 0;
@@ -86,6 +88,67 @@ TEST_ON(test_size, ages, struct qm_ages *ages)
     qm_ages_set_bytes(ages, 0);
     qm_ages_note(ages, 1);
     assert_int_equal(qm_ages_find(ages, 1), 0);
+}
+
+/* What was noted in a small table is known when it has grown. */
+TEST_ON(test_growth, ages, struct qm_ages *ages)
+{
+    uint64_t next = 0;
+    unsigned known = 0, wrong = 0;
+
+    qm_ages_set_bytes(ages, BYTES / 16);
+    note_others(ages, &next, WORDS / 32);
+    for (unsigned part = 8; part >= 1; part /= 2)
+        qm_ages_set_bytes(ages, BYTES / part);
+    for (uint64_t b = 0; b < next; b++)
+        known += qm_ages_find(ages, b) < QM_AGE_UNKNOWN;
+    for (uint64_t b = next; b < next + WORDS; b++)
+        wrong += qm_ages_find(ages, b) < QM_AGE_UNKNOWN;
+    assert_true(known > WORDS / 32 * 98 / 100);
+    assert_true(wrong < WORDS / 200);
+}
+
+/* Before time goes round, what is that old is forgotten when its line is noted in. */
+TEST(test_round)
+{
+    struct qm_ages *ages = qm_ages_new(0);
+
+    qm_ages_note(ages, 5);
+    for (unsigned i = 0; i < (1 << 20) + 10; i++)
+        qm_ages_note(ages, 7);
+    assert_int_equal(qm_ages_find(ages, 5), QM_AGE_UNKNOWN - 1);
+    qm_ages_note(ages, 9);
+    assert_int_equal(qm_ages_find(ages, 5), QM_AGE_UNKNOWN);
+    assert_int_equal(qm_ages_find(ages, 7), 0);
+    qm_ages_free(ages);
+}
+
+static uint64_t resident(void)
+{
+    unsigned long long size, pages;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%llu %llu", &size, &pages), 2);
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Memory that is reserved is not taken, when it is given back neither. */
+TEST(test_memory)
+{
+    uint64_t before = resident(), next = 0;
+    struct qm_ages *ages = qm_ages_new(UINT64_C(128) << 20);
+
+    assert_non_null(ages);
+    qm_ages_set_bytes(ages, 1 << 20);
+    assert_true(resident() < before + (UINT64_C(48) << 20));
+    qm_ages_set_bytes(ages, UINT64_C(128) << 20);
+    note_others(ages, &next, 400000);
+    assert_true(resident() > before + (UINT64_C(100) << 20));
+    qm_ages_set_bytes(ages, 1 << 20);
+    assert_true(resident() < before + (UINT64_C(48) << 20));
+    qm_ages_free(ages);
 }
 
 /* A table of more words than its times can tell apart counts in larger units, and has
