@@ -41,7 +41,8 @@ struct qm_stream {
     const struct qm_prefetcher_ops *ops; /* of's */
     uint64_t last[FAR];                  /* the latest first */
     unsigned n;
-    bool asked; /* since the last access, or there was none */
+    bool asked;   /* since the last access, or there was none */
+    bool resumed; /* the last ones are another's: no access was told since */
     uint64_t proposed[PROPOSED];
     unsigned proposals;
 };
@@ -160,7 +161,7 @@ static enum qm_reason reason_of(struct qm_explain *e, const struct qm_stream *s,
 
     if (times(&e->seen, block_key(block)) == 0)
         return QM_REASON_NEW_BLOCK;
-    if (s->n == 0)
+    if (s->n == 0 || (s->resumed && ops->knows && !ops->knows(e->of, s->of, block)))
         return QM_REASON_BEGINNING;
     if (was_proposed(s, block))
         return QM_REASON_LEFT;
@@ -229,6 +230,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     if (outcome == QM_ACCESS_MISS)
         e->counts[reason_of(e, s, block)]++;
     remember(e, s, block);
+    s->resumed = false;
     /* Nobody need be asked then. */
     s->asked = outcome == QM_ACCESS_HIT ||
                (outcome == QM_ACCESS_EARLY_HIT && !(e->of->ops->flags & QM_EARLY_HITS));
@@ -326,7 +328,8 @@ static void resume(struct qm_stream *s, const struct qm_stream *other)
     struct qm_stream as = *other;
 
     as.of = s->of;
-    if (other->n > 0)
+    as.resumed = true;
+    if (other->n > 0 && !(other->resumed && s->n > 0))
         *s = as;
     s->ops->resume(s->of, other->of);
 }

@@ -23,7 +23,7 @@ static struct qm_context *find_target(enum qm_level level, struct qm_context *co
     return (unsigned)target->kind == kind ? target : context;
 }
 
-/* What a transaction's statement reads goes on where the transaction is; and when it
+/* What a context in a transaction reads goes on where the transaction is; and when it
  * has ended, the transaction is where it was. */
 static void resume(struct qm_prefetcher *prefetcher, const struct qm_context *context,
                    bool begins)

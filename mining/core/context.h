@@ -6,9 +6,9 @@
  * and to all that it is nested in; the *level* picks the one whose sequence it extends.
  *
  * A transaction's statements are sequences of their own, but each goes on where the one
- * before it ended, for prefetchers that can (prefetcher.h, resume()): a statement's
- * first read is known by what its transaction read last, or not at all.  Those of a
- * connection do not: what follows a transaction is another matter.
+ * that has ended last was, for prefetchers that can (prefetcher.h, resume()): a
+ * statement's first read is known by what its transaction read last, or not at all.
+ * Those of a connection do not, nor those within a statement.
  *
  * None of this locks: the caller serializes calls on contexts of one tree (a root and
  * all that is nested in it).  Different trees are independent.

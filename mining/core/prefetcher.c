@@ -68,7 +68,7 @@ static const struct {
 } ablations[] = {
     {"two", NULL},          {"confidence", "judge"}, {"watch", NULL},
     {"threshold", "price"}, {"lookahead", "chain"},  {"misses", NULL},
-    {"accuracy", "aim"},    {"ages", NULL},
+    {"accuracy", "aim"},    {"ages", NULL},          {"statements", NULL},
 };
 
 unsigned qm_ablation_find(const char *name)
@@ -83,7 +83,8 @@ unsigned qm_ablation_find(const char *name)
 
 const char *qm_ablation_names(void)
 {
-    return "two, confidence, watch, threshold, lookahead, misses, accuracy, ages";
+    return "two, confidence, watch, threshold, lookahead, misses, accuracy, ages, "
+           "statements";
 }
 
 void qm_mining_defaults(struct qm_mining_config *config)

@@ -106,8 +106,9 @@ enum qm_ablation {
     QM_ABLATE_LOOKAHEAD = 1 << 4, /* looking further than a step ahead */
     QM_ABLATE_MISSES = 1 << 5,    /* passing over hits */
     QM_ABLATE_ACCURACY =
-        1 << 6,              /* an accuracy that follows what the device has to read */
-    QM_ABLATE_AGES = 1 << 7, /* when blocks were read last */
+        1 << 6, /* an accuracy that follows what the device has to read */
+    QM_ABLATE_STATEMENTS = 1 << 8, /* going on behind a transaction's last statement */
+    QM_ABLATE_AGES = 1 << 7,       /* when blocks were read last */
 };
 
 /* The flag of that name ("two", "confidence", ...), or 0; and all names, for
@@ -325,9 +326,11 @@ struct qm_prefetcher_ops {
     void (*own)(struct qm_stream *stream, unsigned owner);
     void (*owners)(struct qm_prefetcher *p, unsigned there);
 
-    /* The stream goes on where another one is, of another class perhaps: what it reads
-     * next follows what that one read last.  NULL: sequences have nothing to do with
-     * each other. */
+    /* The stream goes on where another one of this prefetcher is, of another class
+     * perhaps: what it reads next follows what that one has read last, unless that has
+     * read nothing since it was resumed itself.  Called when a stream has begun, before
+     * own(), and for that which it was resumed from when it ends; never during another
+     * call for either.  NULL: sequences have nothing to do with each other. */
     void (*resume)(struct qm_stream *stream, const struct qm_stream *other);
 
     /* Sets how many candidates an access has at most; no other call is in progress but

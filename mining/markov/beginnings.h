@@ -21,7 +21,8 @@
 enum { QM_BEGINNINGS = 256, QM_BEGINNINGS_SAMPLE = 8 };
 
 struct qm_beginnings {
-    _Atomic float known[QM_BEGINNINGS]; /* by class, hashed: the share of late */
+    /* By class, hashed: of those counted, the share that was known, of late. */
+    _Atomic float known[QM_BEGINNINGS];
 };
 
 void qm_beginnings_init(struct qm_beginnings *b);
@@ -32,7 +33,7 @@ bool qm_beginnings_samples(uint64_t block);
 /* A statement of that class has begun behind a block of the sample. */
 void qm_beginnings_count(struct qm_beginnings *b, uint32_t klass, bool known);
 
-/* Whether rules pay there that lead to what statements of that class read first. */
+/* Whether rules that lead to what statements of that class read first pay. */
 bool qm_beginnings_pay(const struct qm_beginnings *b, uint32_t klass);
 
 #endif

@@ -104,7 +104,7 @@ struct qm_stream {
     unsigned seen;    /* up to 2 */
     uint64_t last[2]; /* the last block, and the one before it */
     bool promoted;    /* the last one was there */
-    bool resumed;     /* the last ones are another's, and it has read nothing yet */
+    bool resumed;     /* the last ones are another's: no access was told since */
     bool fresh;       /* it has just come: there are candidates */
 };
 
@@ -185,7 +185,7 @@ static void limit(struct ppm *q, uint64_t bytes)
 {
     uint64_t other;
 
-    if (bytes < qm_confidence_least())
+    if (bytes < qm_confidence_least() + qm_ages_least())
         bytes = 0; /* nothing is proposed */
     qm_confidence_set_bytes(q->confidence, bytes / CONFIDENCE_PART);
     qm_ages_set_bytes(q->ages, bytes / AGES_PART);
@@ -259,8 +259,8 @@ static void own(struct qm_stream *s, unsigned owner)
 
 static void resume(struct qm_stream *s, const struct qm_stream *other)
 {
-    if (other->seen == 0)
-        return;
+    if (other->seen == 0 || (other->resumed && s->seen > 0))
+        return; /* it has read nothing itself */
     s->seen = other->seen;
     s->last[0] = other->last[0];
     s->last[1] = other->last[1];
@@ -315,6 +315,10 @@ static bool knows(struct qm_prefetcher *p, const struct qm_stream *s, uint64_t b
 /* Whether what a resumed stream reads first is taken to follow what was read before. */
 static bool goes_on(struct ppm *q, const struct qm_stream *s, uint64_t block)
 {
+    if (q->ablate & QM_ABLATE_STATEMENTS)
+        return false;
+    if (block == s->last[0] || region_of(block) != region_of(s->last[0]))
+        return true; /* of that no rule can be */
     if (!qm_beginnings_samples(s->last[0]))
         return qm_beginnings_pay(&q->beginnings, s->klass);
     qm_beginnings_count(&q->beginnings, s->klass, knows(&q->base, s, block));
@@ -338,7 +342,8 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         return;
     if (outcome == QM_ACCESS_MISS)
         qm_confidence_missed(q->confidence, block);
-    qm_ages_note(q->ages, block);
+    if (!qm_confidence_sleeps(q->confidence))
+        qm_ages_note(q->ages, block);
     qm_trimmed_revive(&q->forgotten, block);
     if (s->resumed && !goes_on(q, s, block))
         s->seen = 0;
@@ -437,7 +442,6 @@ static void follow(struct search *s, const struct step *from)
             .since = pair->since,
             .rest = pair->rest,
             .depth = from->depth,
-            .age = age_of(s->q, region_of(from->block) + pair->block),
             .path = from->probability,
             .promoted = s->stream->promoted,
             .klass = s->stream->klass,
@@ -445,9 +449,10 @@ static void follow(struct search *s, const struct step *from)
             .block = region_of(from->block) + pair->block,
         };
 
-        if (!met(s, features.block) &&
-            !qm_trimmed_has(&s->q->forgotten, features.block))
-            propose(s, from, &features);
+        if (met(s, features.block) || qm_trimmed_has(&s->q->forgotten, features.block))
+            continue;
+        features.age = age_of(s->q, features.block);
+        propose(s, from, &features);
     }
 }
 

@@ -23,6 +23,8 @@ IDEAS = (
     ("a threshold that adapts", ("--ablate", "threshold")),
     ("an accuracy that follows the device's reads", ("--ablate", "accuracy")),
     ("looking further than a step", ("--ablate", "lookahead")),
+    ("when blocks were read last", ("--ablate", "ages")),
+    ("going on behind the statement before", ("--ablate", "statements")),
     ("a share of prefetches that adapts", ("--prefetch-share", "4")),
     ("eviction", ("--eviction", "lru")),
 )

@@ -344,13 +344,16 @@ TEST(test_between_statements)
     for (unsigned n = 0; n < 2; n++) {
         struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
         struct qm_context *query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 2);
-        struct qm_context *idle = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 3);
+        struct qm_context *idle[2];
 
+        idle[0] = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 3);
         read_in(p, QM_LEVEL_INNERMOST, query, 10);
         qm_context_end(p, query, NULL, NULL);
-        qm_context_end(p, idle, NULL, NULL); /* it has read nothing */
+        idle[1] = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 4);
+        qm_context_end(p, idle[0], NULL, NULL); /* it has read nothing, */
         read_in(p, QM_LEVEL_INNERMOST, t, 25);
-        query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 4);
+        qm_context_end(p, idle[1], NULL, NULL); /* nor has this */
+        query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 5);
         read_in(p, QM_LEVEL_INNERMOST, query, 13);
         qm_context_end(p, t, NULL, NULL);
     }
@@ -360,6 +363,9 @@ TEST(test_between_statements)
     assert_int_equal(candidate_blocks(p, t->stream, 8, asked), 2);
     assert_int_equal(asked[0], 25);
     assert_int_equal(asked[1], 13);
+    read_in(p, QM_LEVEL_INNERMOST, t, 25);
+    assert_int_equal(candidate_blocks(p, t->stream, 8, asked), 1);
+    assert_int_equal(asked[0], 13);
     qm_context_end(p, t, NULL, NULL);
     p->ops->destroy(p);
 }
@@ -439,4 +445,53 @@ TEST(test_beginnings)
         }
         p->ops->destroy(p);
     }
+}
+
+/* A statement that begins with the block that was read last, as an update does behind a
+ * select, says nothing of whether rules know beginnings: it always goes on. */
+TEST(test_same_block)
+{
+    enum { TIMES = 4000, RULES = 3 };
+    struct qm_mining_config config;
+    struct qm_mining_stats stats;
+    struct qm_prefetcher *p;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
+                     0);
+    for (uint64_t i = 0; i < TIMES; i++) {
+        struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+
+        for (uint64_t q = 0; q < 2; q++) {
+            struct qm_context *query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 2);
+
+            read_in(p, QM_LEVEL_INNERMOST, query, 3 * i + q);
+            read_in(p, QM_LEVEL_INNERMOST, query, 3 * i + q + 1);
+            qm_context_end(p, query, NULL, NULL);
+        }
+        qm_context_end(p, t, NULL, NULL);
+    }
+    p->ops->stats(p, &stats);
+    assert_int_equal(stats.rules, TIMES * RULES);
+    p->ops->destroy(p);
+}
+
+/* Of a transaction whose statements are left out, each begins anew. */
+TEST(test_without)
+{
+    struct qm_mining_config config;
+    struct qm_context *t;
+    struct qm_prefetcher *p;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.ablate = QM_ABLATE_STATEMENTS;
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
+                     0);
+    t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+    for (unsigned n = 0; n < 3; n++)
+        assert_false(second_is_foreseen(p, t));
+    qm_context_end(p, t, NULL, NULL);
+    p->ops->destroy(p);
 }

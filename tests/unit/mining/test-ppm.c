@@ -507,7 +507,7 @@ TEST(test_ablation_names)
 {
     static const char *const names[] = {"two",       "confidence", "watch",
                                         "threshold", "lookahead",  "misses",
-                                        "accuracy",  "ages"};
+                                        "accuracy",  "ages",       "statements"};
 
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         assert_int_equal(qm_ablation_find(names[i]), 1 << i);

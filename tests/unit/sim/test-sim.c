@@ -468,6 +468,32 @@ TEST(explain_early_hits)
     qm_sim_free(sim);
 }
 
+/* What a statement reads first has something before it in its transaction; that no rule
+ * leads to it makes it a beginning. */
+TEST(explain_statements)
+{
+    struct qm_sim_config config;
+    struct qm_sim *sim = new_explained(&config, "ppm");
+
+    read_all(sim, (uint64_t[]){10}, 1);
+    read_all(sim, (uint64_t[]){20}, 1);
+    read_all(sim, (uint64_t[]){40}, 1);
+    flush(sim);
+    event(sim, begins(1, 0));
+    event(sim, begins(2, 1));
+    request(sim, QM_TRACE_READ, 2, 10, 1);
+    event(sim, ends(2));
+    assert_missed(sim, QM_REASON_BEGINNING, 1);
+    event(sim, begins(3, 1));
+    request(sim, QM_TRACE_READ, 3, 20, 1);
+    assert_missed(sim, QM_REASON_BEGINNING, 2);
+    request(sim, QM_TRACE_READ, 3, 40, 1);
+    assert_missed(sim, QM_REASON_BEGINNING, 2);
+    assert_missed(sim, QM_REASON_NEW_PAIR, 1);
+    event(sim, ends(1));
+    qm_sim_free(sim);
+}
+
 /* Rules of the smallest table are lost for what others read, and what was proposed is
  * gone if others read before it is wanted. */
 TEST(explain_rules)
@@ -543,9 +569,13 @@ static void simulate(const char *policy, bool budget, bool explained,
         first = 100000 + (r >> 33) % 3000 * 50;
         event(sim, begins(1, 0));
         event(sim, begins(2, 0));
-        for (unsigned k = 0; k < 6; k++) {
-            request(sim, QM_TRACE_READ, 1, first + k * 7 % 50, 1);
+        for (unsigned k = 0; k < 6; k++) { /* two queries of three reads */
+            if (k % 3 == 0)
+                event(sim, begins(3, 1));
+            request(sim, QM_TRACE_READ, 3, first + k * 7 % 50, 1);
             request(sim, QM_TRACE_READ, 2, stream + k, 1);
+            if (k % 3 == 2)
+                event(sim, ends(3));
         }
         event(sim, ends(1));
         event(sim, ends(2));
