@@ -106,9 +106,9 @@ enum qm_ablation {
     QM_ABLATE_LOOKAHEAD = 1 << 4, /* looking further than a step ahead */
     QM_ABLATE_MISSES = 1 << 5,    /* passing over hits */
     QM_ABLATE_ACCURACY =
-        1 << 6, /* an accuracy that follows what the device has to read */
+        1 << 6,              /* an accuracy that follows what the device has to read */
+    QM_ABLATE_AGES = 1 << 7, /* when blocks were read last */
     QM_ABLATE_STATEMENTS = 1 << 8, /* going on behind a transaction's last statement */
-    QM_ABLATE_AGES = 1 << 7,       /* when blocks were read last */
 };
 
 /* The flag of that name ("two", "confidence", ...), or 0; and all names, for
