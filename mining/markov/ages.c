@@ -117,7 +117,7 @@ static void multiply(struct qm_ages *a, uint64_t from, uint64_t to)
 {
     for (uint64_t n = from; n < to; n++)
         for (unsigned i = 0; i < WAYS; i++)
-            store(&a->lines[n], i, load(&a->lines[n % from], i));
+            store(&a->lines[n], i, load(&a->lines[n & (from - 1)], i));
 }
 
 void qm_ages_set_bytes(struct qm_ages *a, uint64_t bytes)
