@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "testing.h"
+#include "tests/resident.h"
 
 #define BLOCK 16384
 
@@ -56,18 +57,6 @@ static void resize(struct qm_cache *cache, uint64_t blocks)
 {
     assert_int_equal(qm_cache_resize(cache, blocks), 0);
     assert_int_equal(qm_cache_capacity(cache), blocks);
-}
-
-/* As the system counts them. */
-static uint64_t resident(void)
-{
-    unsigned long all, pages;
-    FILE *file = fopen("/proc/self/statm", "r");
-
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%lu %lu", &all, &pages), 2);
-    fclose(file);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* The last that were used stay, with their bytes, wherever in memory they were; and the

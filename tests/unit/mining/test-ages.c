@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ages: how many reads ago a block was read last. */
 #include "mining/markov/ages.h"
-#include <stdio.h>
-#include <unistd.h>
-
 #include "testing.h"
+#include "tests/resident.h"
 
 enum { WORDS = 1 << 12, BYTES = WORDS * 4 };
 
@@ -121,17 +119,6 @@ TEST(test_round)
     assert_int_equal(qm_ages_find(ages, 5), QM_AGE_UNKNOWN);
     assert_int_equal(qm_ages_find(ages, 7), 0);
     qm_ages_free(ages);
-}
-
-static uint64_t resident(void)
-{
-    unsigned long long size, pages;
-    FILE *f = fopen("/proc/self/statm", "r");
-
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%llu %llu", &size, &pages), 2);
-    fclose(f);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Memory that is reserved is not taken, when it is given back neither. */

@@ -266,6 +266,19 @@ TEST(test_prefetcher_none)
     p->ops->destroy(p);
 }
 
+static struct qm_prefetcher *make_ppm(unsigned ablate)
+{
+    struct qm_mining_config config;
+    struct qm_prefetcher *p;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.ablate = ablate;
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
+                     0);
+    return p;
+}
+
 /* Two queries in the parent, one after the other; whether what the second one read
  * first last time is asked for when the first one has read its last. */
 static bool second_is_foreseen(struct qm_prefetcher *p, struct qm_context *parent)
@@ -333,14 +346,9 @@ TEST(test_statements)
 /* What a transaction reads between its statements is of the same sequence. */
 TEST(test_between_statements)
 {
-    struct qm_mining_config config;
-    struct qm_prefetcher *p;
+    struct qm_prefetcher *p = make_ppm(0);
     uint64_t asked[8];
-    char err[256];
 
-    qm_mining_defaults(&config);
-    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
-                     0);
     for (unsigned n = 0; n < 2; n++) {
         struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
         struct qm_context *query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 2);
@@ -374,14 +382,9 @@ TEST(test_between_statements)
 TEST(test_divided)
 {
     static const uint64_t reads[] = {10, 25, 13};
-    struct qm_mining_config config;
     struct qm_mining_stats stats;
-    struct qm_prefetcher *p;
-    char err[256];
+    struct qm_prefetcher *p = make_ppm(0);
 
-    qm_mining_defaults(&config);
-    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
-                     0);
     for (unsigned first = 1; first <= 3; first++) {
         struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
         struct qm_context *query = open_in(p, QM_LEVEL_INNERMOST, t, QM_QUERY, 2);
@@ -420,16 +423,11 @@ static void run_transaction(struct qm_prefetcher *p, uint64_t i)
 TEST(test_beginnings)
 {
     enum { TIMES = 4000, RULES = 5, WITHIN = 2 }; /* of a transaction; of statements */
-    struct qm_mining_config config;
 
-    qm_mining_defaults(&config);
     for (unsigned again = 0; again < 2; again++) {
         struct qm_mining_stats before, after;
-        struct qm_prefetcher *p;
-        char err[256];
+        struct qm_prefetcher *p = make_ppm(0);
 
-        assert_int_equal(
-            qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err), 0);
         for (uint64_t i = 0; i < TIMES; i++)
             run_transaction(p, again ? i % 100 : i);
         p->ops->stats(p, &before);
@@ -452,14 +450,9 @@ TEST(test_beginnings)
 TEST(test_same_block)
 {
     enum { TIMES = 4000, RULES = 3 };
-    struct qm_mining_config config;
     struct qm_mining_stats stats;
-    struct qm_prefetcher *p;
-    char err[256];
+    struct qm_prefetcher *p = make_ppm(0);
 
-    qm_mining_defaults(&config);
-    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
-                     0);
     for (uint64_t i = 0; i < TIMES; i++) {
         struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
 
@@ -480,15 +473,9 @@ TEST(test_same_block)
 /* Of a transaction whose statements are left out, each begins anew. */
 TEST(test_without)
 {
-    struct qm_mining_config config;
     struct qm_context *t;
-    struct qm_prefetcher *p;
-    char err[256];
+    struct qm_prefetcher *p = make_ppm(QM_ABLATE_STATEMENTS);
 
-    qm_mining_defaults(&config);
-    config.ablate = QM_ABLATE_STATEMENTS;
-    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
-                     0);
     t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
     for (unsigned n = 0; n < 3; n++)
         assert_false(second_is_foreseen(p, t));

@@ -8,6 +8,7 @@
 #include "mining/markov/table.h"
 #include "testing.h"
 #include "tests/unit/check.h"
+#include "tests/resident.h"
 
 enum { MIB = 1 << 20, LINE = 64, WAYS = 8 };
 
@@ -75,18 +76,6 @@ TEST_ON(test_takes_what_it_needs, four_mib, struct qm_markov *p)
     }
     assert_in_range(before, 4 * MIB - 33 * LINE, 4 * MIB); /* all, and no more */
     assert_in_range(table_stats(p).held, 4 * MIB / 8 * 95 / 100, 4 * MIB / 8);
-}
-
-/* Pages of this process that are in memory. */
-static uint64_t resident(void)
-{
-    FILE *f = fopen("/proc/self/statm", "r");
-    unsigned long long pages;
-
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%*u %llu", &pages), 1);
-    fclose(f);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Not only does it say so. */

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "testing.h"
+#include "tests/resident.h"
 
 /* Keys that are in use at a time. As many of earlier times may not have expired yet. */
 enum { THREADS = 2, KEYS = 3000, LONGEST = 4000, LIFE = 30 * 60 * 1000 };
@@ -84,22 +85,10 @@ static unsigned open_files(void)
     return n;
 }
 
-/* Of the process, in KiB: what the store's own count may leave out. */
-static unsigned long resident(void)
-{
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%*u %lu", &pages), 1);
-    fclose(f);
-    return pages * 4;
-}
-
 struct most {
     uint64_t keys, memory, disk, log;
     unsigned files;
-    unsigned long early, late; /* resident, in the first and the second half */
+    unsigned long early, late; /* KiB resident, in the first and the second half */
 };
 
 #define ENLARGE(member, value)                                                         \
@@ -119,9 +108,9 @@ static void look(struct most *m)
     ENLARGE(log, stats.log_bytes);
     ENLARGE(files, open_files());
     if (minute < hours * 30)
-        ENLARGE(early, resident());
+        ENLARGE(early, resident() / 1024);
     else
-        ENLARGE(late, resident());
+        ENLARGE(late, resident() / 1024);
 }
 
 static void churn(const char *disk, enum qmstore_durability durability)
