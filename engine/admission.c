@@ -26,6 +26,11 @@
 #define HEAVY       2.0
 #define HEAVY_POWER 6
 
+/* The variance of the demands on their way, as a part of their mean, below which all
+ * are of clients that wait for them.  Such clients make it 1 less the part of the time
+ * for which they wait, and they do not wait where their block is being prefetched. */
+#define CLOSED 0.5
+
 #define MOST 0.95f /* so that there are always some prefetches to learn from */
 
 #define SAVED_RATE  0.005 /* how fast S is learned, a prefetch that is used */
@@ -188,6 +193,36 @@ static double worth_from(const struct qm_admission *a, double delayed, double fo
     return delayed > 0 ? delayed / (delayed + saved * alone(a)) : 0;
 }
 
+/* A demand has ended.  The lock is held. */
+static void learn_waiting(struct qm_admission *a)
+{
+    const double n = qm_admission_demands(a), by = n - a->waiting.mean;
+
+    a->waiting.weight = (1 - FADE) * a->waiting.weight + 1;
+    a->waiting.mean += by / a->waiting.weight;
+    a->waiting.variance +=
+        (by * (n - a->waiting.mean) - a->waiting.variance) / a->waiting.weight;
+}
+
+/* The part of the demands that come on their own, about.  The lock is held. */
+static double open_part(const struct qm_admission *a)
+{
+    const double mean = a->waiting.mean,
+                 ratio = mean > 0 ? a->waiting.variance / mean : 0;
+
+    return ratio < CLOSED ? 0 : ratio < 1 ? (ratio - CLOSED) / (1 - CLOSED) : 1;
+}
+
+/* Of demands that follow a read, how many wait for it: one of each client, and a part
+ * of those beyond.  The lock is held. */
+static double waits(const struct qm_admission *a, double followed)
+{
+    const double clients = a->waiting.mean + 1; /* and that whose demand has ended */
+
+    return followed > clients ? clients + open_part(a) * (followed - clients)
+                              : followed;
+}
+
 /* The threshold, if D counts as said at HEAVY. */
 static double weighed(double threshold)
 {
@@ -204,7 +239,7 @@ static void judge(struct qm_admission *a, double delayed)
     double average = busy > waiting ? busy : waiting, now;
 
     for (unsigned i = 0; i < QM_ADMISSION_STATES; i++) {
-        now = worth_from(a, delayed, a->states[i].followed);
+        now = worth_from(a, delayed, waits(a, a->states[i].followed));
         now = weighed(now > average ? now : average);
         atomic_store_explicit(&a->thresholds[i], now < MOST ? (float)now : MOST,
                               memory_order_relaxed);
@@ -314,8 +349,10 @@ void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint6
     pthread_mutex_lock(&a->lock);
     note_end(a, now);
     learn(a, others, (double)ns, size_of(blocks));
-    if (!ahead)
+    if (!ahead) {
+        learn_waiting(a);
         forget_saved(a);
+    }
     if (!ahead && blocks == 1)
         learn_took(a, others, (double)ns);
     delayed = delay(a);

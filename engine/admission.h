@@ -22,6 +22,20 @@
  * follow until the device has time again.  How many demands these are is learned by the
  * number of reads that are on their way.
  *
+ * Not all that follow wait for it.  Clients that ask for more when they have what they
+ * asked for begin later, if a read more delays them, and wait no longer than before: it
+ * delays each of them once.  Where requests come on their own, each that follows waits.
+ * How the number of demands on their way varies tells these apart: of clients that
+ * always wait it is always the same, if some of them pause it varies by less than its
+ * mean, and of requests that come on their own (Poisson) by its mean, and by more where
+ * they queue.  So those that follow beyond the mean number of demands on their way
+ * count if the variance is at least the mean, a part of them below that, and none below
+ * half of it.  (For what that difference does to measurements see Schroeder, Wierman
+ * and Harchol-Balter, "Open versus closed: a cautionary tale", NSDI'06.)
+ *
+ * Limit: requests that come on their own, but of which the server takes only so many at
+ * a time, look like clients that wait.
+ *
  * U is not known: how many reads a device works on at a time, and in which order, is
  * its own affair.  But a read's time tells, set against the number of others that were
  * on their way when it was sent: the slope of a straight line through these (least
@@ -91,6 +105,10 @@ struct qm_admission {
         uint64_t since;          /* from this time on */
         unsigned begun;          /* as begun then */
     } states[QM_ADMISSION_STATES];
+    struct {
+        double weight, mean, variance; /* of demands on their way when one has ended,
+                                         that one not counted */
+    } waiting;
     double gap;    /* mean between two ends of reads, ns */
     uint64_t last; /* when one ended */
 };

@@ -179,10 +179,20 @@ TEST_WITH(test_failed, set_up, tear_down)
     assert_threshold(1.6F * 10 / 25);
 }
 
+/* So many clients have a demand on its way all the time, and delay each other. */
+static void others_wait(void)
+{
+    enum { CLIENTS = 20 };
+
+    for (unsigned i = 0; i < CLIENTS; i++)
+        qm_admission_begin(&a, false);
+}
+
 /* Prefetches that come late save little, so more of them must be used.  The average
  * says nothing of that: a read delays others by 640 us, and saves a tenth of 2 ms. */
 TEST_WITH(test_late, set_up, tear_down)
 {
+    others_wait();
     reads(MS / 10, MS / 25, 0, false);
     for (unsigned i = 0; i < READS; i++)
         qm_admission_used(&a, 1, 1836 * (MS / 1000)); /* of 2040 us */
@@ -200,6 +210,7 @@ TEST_WITH(test_late, set_up, tear_down)
  * they are kept back for that. */
 TEST_WITH(test_late_is_forgotten, set_up, tear_down)
 {
+    others_wait();
     reads(MS / 10, MS / 25, 0, false);
     for (unsigned i = 0; i < READS; i++)
         qm_admission_used(&a, 1, 10 * MS);
@@ -242,4 +253,57 @@ TEST_WITH(test_burst, set_up, tear_down)
     for (unsigned i = 0; i < FIRST; i++)
         qm_admission_begin(&a, true);
     assert_true(qm_admission_threshold(&a) > 0.9F);
+}
+
+/* So many demands are on their way that the device has no time, and one ends every two
+ * milliseconds.  swing 0: each end is followed by one begin, so their number stays the
+ * same; else it grows and shrinks by so many. */
+static void crowd(unsigned swing)
+{
+    enum { FIRST = 100 };
+
+    for (unsigned i = 0; i < FIRST; i++)
+        qm_admission_begin(&a, false);
+    for (unsigned i = 0; i < 3 * READS; i++) {
+        unsigned more = swing == 0 ? 1 : i / swing % 2 == 0 ? 2 : 0;
+
+        now += 2 * MS;
+        qm_admission_end(&a, false, i * 7 % FIRST, now,
+                         2 * MS + i * 7 % FIRST * (MS / 50), 1);
+        for (unsigned k = 0; k < more; k++)
+            qm_admission_begin(&a, false);
+    }
+}
+
+/* A read more delays all clients that wait for their reads by 32 us each, together by
+ * 3.2 ms.  Some of them may pause meanwhile.  If requests come whether or not those
+ * before them have ended, far more wait. */
+TEST_WITH(test_clients_that_wait, set_up, tear_down)
+{
+    crowd(0);
+    assert_threshold(3.2F / (3.2F + 2));
+    again();
+    crowd(15);
+    assert_true(qm_admission_threshold(&a) > 0.6F);
+    assert_true(qm_admission_threshold(&a) < 0.7F);
+    again();
+    crowd(40);
+    assert_true(qm_admission_threshold(&a) > 0.94F);
+}
+
+/* One client delays nobody but itself, however long its prefetches keep the device
+ * busy: what is left is how much longer its reads take than alone. */
+TEST_WITH(test_one_client, set_up, tear_down)
+{
+    enum { AHEAD = 100 };
+
+    for (unsigned i = 0; i < AHEAD; i++)
+        qm_admission_begin(&a, true);
+    for (unsigned i = 0; i < 3 * READS; i++) {
+        now += 2 * MS;
+        qm_admission_begin(&a, false);
+        qm_admission_end(&a, false, i * 7 % AHEAD, now,
+                         2 * MS + i * 7 % AHEAD * (MS / 50), 1);
+    }
+    assert_threshold(0.55F);
 }
