@@ -4,6 +4,14 @@
 
 #define PRICE_MOST 1.0 /* misses */
 
+/* Where a plain cache misses one of MUCH demands itself, and ours still more, that may
+ * be the eviction's fault: where what is hot moves, one that goes by frequency misses a
+ * fifth more than LRU for a time.  Then an EXPLAINED part of the difference must be
+ * explained by what was taken from the cache.  Where a plain cache misses little, as of
+ * what just fits, its sample is too small to say how much that explains. */
+#define MUCH      4
+#define EXPLAINED 0.5
+
 /* How long a prefetched block that is not used waits until it is evicted, as a multiple
  * of how long one that is used waits (cache/balance.h). */
 #define WAITS_UNUSED 4
@@ -48,6 +56,7 @@ struct qm_memory_counts qm_memory_count(const struct qm_memory *m)
         .misses = reads.misses - m->misses,
         .hits = reads.prefetch_hits - m->hits,
         .plain = reads.plain - m->plain,
+        .lru = reads.lru - m->lru,
         .compared = reads.lru > 0,
         .demands = cache.hits + cache.prefetch_hits + cache.misses - m->demands,
         .wasted = cache.wasted - m->wasted,
@@ -57,6 +66,7 @@ struct qm_memory_counts qm_memory_count(const struct qm_memory *m)
         .rules_bytes = stats.rules_bytes,
         .full = cache.evicted > 0,
     };
+    c.placed = c.hits + c.wasted;
     c.saved = saved(m) * (double)c.hits;
     if (m->watching)
         count_watched(m, &c);
@@ -71,6 +81,7 @@ void qm_memory_count_anew(struct qm_memory *m, const struct qm_memory_counts *c)
     m->misses += c->misses;
     m->hits += c->hits;
     m->plain += c->plain;
+    m->lru += c->lru;
     m->demands += c->demands;
     m->wasted = cache.wasted;
     m->marginal += c->marginal;
@@ -82,10 +93,20 @@ void qm_memory_count_anew(struct qm_memory *m, const struct qm_memory_counts *c)
     m->ticks = 0;
 }
 
+/* Misses that rules' memory and the places of prefetched blocks can explain.  A block
+ * takes the place of another, which is missed once at most before it is back. */
+static double explained(const struct qm_memory_counts *c)
+{
+    return (double)c->lru - (double)c->plain + (double)c->placed;
+}
+
 bool qm_memory_is_vain(const struct qm_memory_counts *c, unsigned part, unsigned least)
 {
-    return c->compared && c->misses > c->plain + c->plain / part + least &&
-           c->hits < c->misses;
+    if (!c->compared || c->misses <= c->plain + c->plain / part + least ||
+        c->hits >= c->misses)
+        return false;
+    return c->plain < c->demands / MUCH ||
+           explained(c) >= EXPLAINED * (double)(c->misses - c->plain);
 }
 
 double qm_memory_missed(const struct qm_memory_counts *c)

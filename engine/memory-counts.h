@@ -9,10 +9,13 @@
 
 struct qm_memory_counts {
     uint64_t misses, hits; /* of these, what had been prefetched */
-    uint64_t plain;        /* misses of a plain cache; */
-    bool compared;         /* unless nobody knows these */
+    uint64_t plain; /* misses of a plain LRU cache that has the rules' memory, too,
+                       or as much of it as qm_cache_compare() can; */
+    uint64_t lru;   /* of one that has not; */
+    bool compared;  /* unless nobody knows these */
     uint64_t demands;
     uint64_t wasted; /* prefetched blocks that left unused */
+    uint64_t placed; /* prefetched blocks that were used or left: each took a place */
     double saved;    /* misses, by what was prefetched */
     double held;     /* prefetched blocks that wait: now, or, of what is watched, on the
                         average */
@@ -28,7 +31,8 @@ struct qm_memory_counts qm_memory_count(const struct qm_memory *m);
 /* The next decision is made of what is counted from now on. */
 void qm_memory_count_anew(struct qm_memory *m, const struct qm_memory_counts *c);
 
-/* Whether a plain cache would have missed less, by one of `part` and `least` misses. */
+/* Whether a plain cache would have missed less, by one of `part` and `least` misses,
+ * and rules or prefetched blocks may be why. */
 bool qm_memory_is_vain(const struct qm_memory_counts *c, unsigned part, unsigned least);
 
 /* The part of the demands that missed, or would have without prefetching. */

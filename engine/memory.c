@@ -21,8 +21,10 @@
  * A hot set that just fits without rules needs that, too.  If in such a time more was
  * missed than a plain cache that has all of the memory would have missed (its shadow),
  * rules have the least at once, and if that is so again they sleep: they forget all,
- * and have no block's memory.  They wake when there is something to decide by, or when
- * a WAKE_PART of the demands misses.  Each time that this was in vain they sleep
+ * and have no block's memory.  But where a plain cache misses much, too, they give way
+ * only if they, or what was prefetched, can be why: it may be the eviction
+ * (memory-counts.c).  Rules wake when there is something to decide by, or when a
+ * WAKE_PART of the demands misses.  Each time that this was in vain they sleep
  * PATIENCE_GROW times as long before misses alone wake them again.
  *
  * Where blocks are worth much, prefetching as a whole may cost more than it saves:

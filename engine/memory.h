@@ -46,7 +46,7 @@ struct qm_memory {
     bool pending;   /* the cache has not given back all that it should */
 
     /* Of the time since the last decision: what was counted when it began. */
-    uint64_t misses, hits, plain, marginal, demands, wasted;
+    uint64_t misses, hits, plain, lru, marginal, demands, wasted;
     double gain;
     double held, price; /* sums, of each call of qm_memory_tick(): prefetched blocks
                            that wait; cost of a read ahead, in misses */

@@ -118,8 +118,8 @@ static struct qm_memory_stats get(void)
     return s;
 }
 
-/* Demands of blocks 0 to `working` by chance, all of them misses or hits. */
-static void demand(uint64_t working, unsigned n)
+/* Demands of `working` blocks from `first` on by chance, all of them misses or hits. */
+static void demand_from(uint64_t first, uint64_t working, unsigned n)
 {
     static uint64_t x = 88172645463325252;
 
@@ -129,11 +129,16 @@ static void demand(uint64_t working, unsigned n)
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        assert_int_equal(qm_cache_demand(cache, x % working, NULL, 0, BLOCK, &found),
-                         0);
+        assert_int_equal(
+            qm_cache_demand(cache, first + x % working, NULL, 0, BLOCK, &found), 0);
         if (found.todo == QM_FETCH)
             qm_cache_fill(cache, found.fill, NULL);
     }
+}
+
+static void demand(uint64_t working, unsigned n)
+{
+    demand_from(0, working, n);
 }
 
 /* The cache never holds the working set, and each time rules earn `earn` prefetch hits.

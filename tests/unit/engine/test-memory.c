@@ -2,6 +2,7 @@
 /* test-memory.c - how memory is divided between blocks and rules. */
 #include <errno.h>
 
+#include "engine/memory-counts.h"
 #include "memory-world.h"
 
 /* What the cache says of a larger one may be turned round. */
@@ -115,6 +116,85 @@ TEST_WITH(test_sleeps, NULL, tear_down)
     begin(total, true); /* without a shadow nobody knows */
     live(fits, 0, 100);
     assert_true(get().rules >= least);
+}
+
+/* What is hot moves again and again, but all of it would fit twice.  For a time that
+ * makes plainly more misses than LRU has; but not since rules took a block, so they do
+ * not give way for it. */
+TEST_WITH(test_eviction_is_to_blame, NULL, tear_down)
+{
+    const uint64_t total = 32 * MIB;
+    struct qm_cache_reads reads = {.device = 0};
+    unsigned worse = 0;
+
+    begin_with(total, true, true);
+    live(20000, 0, 3); /* so that something was decided before */
+    qm_cache_get_reads(cache, &reads);
+    for (uint64_t hot = 1; hot < 40; hot++) {
+        const uint64_t misses = reads.misses, plain = reads.plain;
+
+        demand_from(hot << 32, qm_cache_capacity(cache) / 2, 3000);
+        qm_memory_tick(&memory);
+        qm_cache_get_reads(cache, &reads);
+        worse += reads.misses - misses > (reads.plain - plain) * 9 / 8 + 32;
+        assert_true(get().rules >= grown(total) / 2);
+    }
+    assert_true(worse > 0);
+}
+
+/* Where a plain cache misses much, too, either what rules took or what was prefetched
+ * must be why ours misses more. */
+TEST(test_vain_for_a_reason)
+{
+    struct qm_memory_counts c = {
+        .misses = 1200,
+        .plain = 1000,
+        .lru = 1000,
+        .compared = true,
+        .demands = 4000,
+    };
+
+    assert_false(qm_memory_is_vain(&c, 8, 32));
+    c.lru = 1099;
+    assert_false(qm_memory_is_vain(&c, 8, 32));
+    c.placed = 1;
+    assert_true(qm_memory_is_vain(&c, 8, 32));
+    c.misses = 1150; /* too few more to say anything */
+    assert_false(qm_memory_is_vain(&c, 8, 32));
+    c.misses = 1200;
+    c.lru = c.plain - 1; /* what a sample says is rounded */
+    c.placed = 100;
+    assert_false(qm_memory_is_vain(&c, 8, 32));
+    c.demands = 4004; /* it misses less than a quarter */
+    assert_true(qm_memory_is_vain(&c, 8, 32));
+}
+
+/* What is taken from the cache is known: a plain cache of what is left misses more, and
+ * prefetched blocks take places. */
+TEST_WITH(test_what_is_taken, NULL, tear_down)
+{
+    struct qm_memory_counts c;
+    uint64_t loop;
+
+    begin_with(32 * MIB, true, true);
+    loop = qm_cache_capacity(cache) * 65 / 64;
+    for (uint64_t i = 0; i < 2 * loop; i++)
+        demand_from(i % loop, 1, 1);
+    c = qm_memory_count(&memory);
+    assert_int_equal(c.plain, loop);
+    assert_int_equal(c.lru, 2 * loop);
+    assert_int_equal(c.placed, 0);
+    for (uint64_t i = 1; i <= 100; i++) /* the first half leaves, the other is read */
+        prefetch(i << 32);
+    for (uint64_t i = 100; i > 0; i--)
+        demand_from(i << 32, 1, 1);
+    c = qm_memory_count(&memory);
+    assert_true(c.wasted > 0 && c.hits > 0);
+    assert_int_equal(c.placed, c.wasted + c.hits);
+    memory.watching = true; /* what is watched took no place */
+    assert_int_equal(qm_memory_count(&memory).wasted, 0);
+    assert_int_equal(qm_memory_count(&memory).placed, c.placed);
+    memory.watching = false;
 }
 
 /* Rules that take more than they are given when they wake: what they take counts, as
