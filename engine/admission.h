@@ -33,8 +33,9 @@
  * half of it.  (For what that difference does to measurements see Schroeder, Wierman
  * and Harchol-Balter, "Open versus closed: a cautionary tale", NSDI'06.)
  *
- * Limit: requests that come on their own, but of which the server takes only so many at
- * a time, look like clients that wait.
+ * Limit: nbdkit takes 16 requests of a connection at a time.  If more are always
+ * waiting in the socket, the number on their way is constant, and requests that come on
+ * their own are taken for those of clients that wait.
  *
  * U is not known: how many reads a device works on at a time, and in which order, is
  * its own affair.  But a read's time tells, set against the number of others that were

@@ -179,7 +179,7 @@ TEST_WITH(test_failed, set_up, tear_down)
     assert_threshold(1.6F * 10 / 25);
 }
 
-/* So many clients have a demand on its way all the time, and delay each other. */
+/* Begins a demand for each of 20 clients, none of which ends in the test. */
 static void others_wait(void)
 {
     enum { CLIENTS = 20 };
@@ -255,9 +255,10 @@ TEST_WITH(test_burst, set_up, tear_down)
     assert_true(qm_admission_threshold(&a) > 0.9F);
 }
 
-/* So many demands are on their way that the device has no time, and one ends every two
- * milliseconds.  swing 0: each end is followed by one begin, so their number stays the
- * same; else it grows and shrinks by so many. */
+/* Begins 100 demands, which keep the device busy, and ends one every two milliseconds.
+ * With swing 0, another begins after each end, so 100 stay on their way.  Otherwise two
+ * begin after each of `swing` ends, then none after the next `swing` ends, and so on.
+ */
 static void crowd(unsigned swing)
 {
     enum { FIRST = 100 };
